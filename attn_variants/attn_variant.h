@@ -1,0 +1,137 @@
+/* The interface of an attention rule. One rule = one file in this folder + one line in registry.c.
+ *
+ * A rule is an instance of the one recurrence (harness/compute/recurrence.h)
+ *     S_t = S_{t-1} diag(a_t) (I - b_t r_t x_t^T) + w_t v_t k_t^T,      y_t = S_t q_t
+ * and consists of a transition kind and one elementwise `prepare` that turns the model's q, k, v and this layer's gate and
+ * beta into the recurrence's q', k', v', log a, b, (r, x), w, with its derivative. No loops over time, no state, no memory.
+ * Step, chunk, backward, window, sinks, cache routing, short convolution, normaliser, merge, snapshots and every backend are
+ * written once, for the recurrence.
+ *
+ * The harness does, before `prepare`: repeat KV heads, short convolution, gate = h W (+ bias) with the activation the rule
+ * declares, beta likewise; after the recurrence: the normaliser's division (when the rule has `normaliser`, the harness
+ * carries one more value channel holding 1) and the merge with the exact set.
+ *
+ * A rule whose state is not a matrix under this recurrence leaves `prepare` NULL and fills the `own` hooks.
+ *
+ * Start-up checks every registered rule: abi, required slots, unique names, defaults inside their ranges. */
+#ifndef FL_ATTN_VARIANTS_ATTN_VARIANT_H
+#define FL_ATTN_VARIANTS_ATTN_VARIANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/shapes.h"
+#include "harness/base/status.h"
+#include "harness/compute/recurrence.h"
+#include "harness/config/options.h"
+
+enum { FL_RULE_ABI = 1, FL_RULE_MAX_PARAMETERS = 8 };
+
+typedef enum fl_gate_kind { FL_GATE_NONE = 0, FL_GATE_SCALAR, FL_GATE_CHANNEL } fl_gate_kind;
+
+/* What the harness hands to `prepare` for a gate or beta projected as x = h W + bias. */
+typedef enum fl_gate_activation {
+    FL_ACTIVATE_LOG_SIGMOID = 0, /* log sigmoid(x): a gate, in log space; a constant gate g gives log g */
+    FL_ACTIVATE_SIGMOID,         /* sigmoid(x): a beta; a constant beta is given as it is */
+    FL_ACTIVATE_RAW              /* x itself: the rule has its own activation (SSD's dt) */
+} fl_gate_activation;
+
+/* Inputs of one token of one query head. */
+typedef struct fl_rule_input {
+    size_t head_dim;           /* D */
+    size_t layer, head, heads; /* head < heads = H */
+    size_t position;           /* of this token in its sequence */
+    const float *query, *key, *value; /* [D], after RoPE and short convolution, not yet normalised */
+    const float *gate;         /* [1] or [D] after the declared activation; NULL when the rule takes none */
+    float beta;                /* after the declared activation; 0 when the rule takes none */
+    const void *options;       /* the rule's own option struct */
+    const float *const *parameters; /* this layer's tensors in the order of fl_rule.parameters, whole ([all heads]) */
+} fl_rule_input;
+
+/* Outputs of one token of one head: rows of the recurrence's streams. Pointers the transition has no use for are NULL.
+ * With micro_steps m > 1 there are m consecutive rows of each (query is read after the last only). */
+typedef struct fl_rule_output {
+    float *query, *key;     /* [Dk] */
+    float *value;           /* [Dv] without the normaliser's channel */
+    float *log_decay;       /* [1] or [Dk] */
+    float *erase_strength;  /* [1] */
+    float *erase_read, *erase_write; /* [Dk] */
+    float *write;           /* [1] */
+} fl_rule_output;
+
+/* Same members as fl_rule_output, holding dLoss/d(output). */
+typedef struct fl_rule_output fl_rule_output_gradient;
+
+/* dLoss/d(input), overwritten; parameters are accumulated (+=) into whole tensors. */
+typedef struct fl_rule_input_gradient {
+    float *query, *key, *value; /* [D] */
+    float *gate;                /* [1] or [D], with respect to the activated gate as handed in; NULL when none */
+    float *beta;                /* [1]; NULL when none */
+    float *const *parameters;   /* as in fl_rule_input; NULL when not wanted */
+} fl_rule_input_gradient;
+
+/* A trainable tensor of the rule's own, per layer. An axis is written as one of the letters: 'E' model width, 'H' query
+ * heads, 'D' head dimension, 'K' Dk, 'R' gate rank, or '1'. */
+typedef struct fl_rule_parameter {
+    const char *name;  /* in the file: layers.<i>.<name> */
+    const char *axes;  /* e.g. "HDD" */
+    const char *init;  /* "zeros", "ones", "uniform_fan_in", "identity", or a decimal number */
+    const char *help;
+} fl_rule_parameter;
+
+typedef struct fl_rule {
+    int abi;              /* FL_RULE_ABI */
+    const char *name;     /* YAML: variant.rule */
+    const char *summary;  /* one line */
+    const char *equation; /* plain text, in the letters of recurrence.h */
+    const char *source;   /* paper, arXiv id */
+
+    fl_gate_kind gate;
+    fl_gate_activation gate_activation;
+    bool beta;
+    fl_gate_activation beta_activation;
+    double default_gate_bias, default_beta_bias; /* the paper's 1 and -1 unless the rule's source says otherwise */
+    fl_transition transition;
+    bool has_write;         /* `prepare` fills write weights (else all 1) */
+    bool normaliser;        /* may divide by z.q'; variant.normaliser switches it (default: this value) */
+    bool shared_normaliser; /* merge shared_normaliser makes sense: q', k' are non-negative features */
+    bool stateless;         /* `none` and `softmax`: no recurrence at all */
+
+    const fl_option *options; /* keys that live directly under `variant:` */
+    size_t option_count, options_bytes;
+    const fl_rule_parameter *parameters;
+    size_t parameter_count;
+
+    /* All optional. key_dim: Dk from D (default D). micro_steps: default 1. check: refuse shapes or options by name.
+     * resolve: the transition when it depends on options. */
+    size_t (*key_dim)(size_t head_dim, const void *options);
+    size_t (*micro_steps)(const void *options);
+    fl_status (*check)(const fl_attention_shape *shape, const void *options, fl_error *error);
+    fl_transition (*resolve)(const void *options);
+
+    /* Required unless stateless or `own`: */
+    void (*prepare)(const fl_rule_input *input, fl_rule_output *output);
+    void (*prepare_backward)(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                             fl_rule_input_gradient *out);
+
+    /* A rule that does not fit the recurrence: flat state per head, one step = the definition. */
+    struct {
+        size_t (*state_floats)(size_t head_dim, const void *options);
+        void (*init)(const fl_rule_input *input, float *state); /* NULL: zeros */
+        /* write and read are separate so that the window can delay the write; write NULL input = null write */
+        void (*write)(const fl_rule_input *token, float *state);
+        void (*read)(const fl_rule_input *token, const float *state, float *output /* [D] */);
+    } own;
+} fl_rule;
+
+/* NULL-terminated. Order = order of `frostline variants`. */
+extern const fl_rule *const fl_rule_registry[];
+
+const fl_rule *fl_rule_find(const char *name); /* NULL when unknown */
+fl_status fl_rule_registry_check(fl_error *error);
+
+/* Shared pieces of prepare functions. unit: y = x / max(||x||, 1e-12), returns ||x||. unit_backward: gx from gy. */
+float fl_rule_unit(size_t n, const float *x, float *y);
+void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, float *gradient_x);
+
+#endif

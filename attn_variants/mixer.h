@@ -1,0 +1,59 @@
+/* Mixer: the token mixing of one linearised layer over one timeline.
+ *
+ * Order inside a layer (house plan): frozen q, k, v after the model's q/k norm and RoPE -> [linear branch: short
+ * convolution -> prepare] -> split of past tokens into exact set (sinks, window, routed cache) and state writes ->
+ * recurrence -> merge. The output goes to the frozen output projection.
+ *
+ * A mixer holds everything its past left behind: position, sinks, window, cache, pending writes, convolution history and
+ * state, in flat memory, so it can be forked. Tokens are appended with fl_mixer_forward in calls of any length, including 0;
+ * how a sequence is cut changes nothing but rounding. Memory does not grow with the number of tokens once window, sinks and
+ * cache are full. */
+#ifndef FL_ATTN_VARIANTS_MIXER_H
+#define FL_ATTN_VARIANTS_MIXER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attn_variants/mechanism.h"
+#include "attn_variants/variant.h"
+#include "harness/base/status.h"
+#include "harness/compute/compute.h"
+
+typedef struct fl_mixer fl_mixer;
+
+typedef struct fl_mixer_call {
+    size_t tokens;       /* T new tokens; their positions follow those already seen */
+    const float *query;  /* [T][H][D]  after q/k norm and RoPE */
+    const float *key;    /* [T][Hkv][D] */
+    const float *value;  /* [T][Hkv][D] */
+    const float *input;  /* [T][E]  the attention block's input after the input norm: gates and beta come from it */
+    float *output;       /* [T][H][D] */
+    /* optional, NULL = not wanted */
+    float *state_norm;   /* [H][T] Frobenius norm of S_t */
+    int32_t *written;    /* [Hkv][T] position written to the state at that step, -1 = none */
+    fl_recurrence_mode mode; /* for tests; FL_RECURRENCE_AUTO otherwise */
+} fl_mixer_call;
+
+/* mechanism, its variant and compute are borrowed and must outlive the mixer. `layer` must not be a softmax layer. */
+fl_status fl_mixer_create(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, fl_mixer **out,
+                          fl_error *error);
+void fl_mixer_destroy(fl_mixer *mixer);
+void fl_mixer_reset(fl_mixer *mixer); /* back to position 0 */
+
+fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error);
+
+/* An independent copy of the timeline so far. */
+fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error);
+/* Makes *mixer equal to *source (same mechanism and layer) without allocating where sizes agree. */
+fl_status fl_mixer_copy(fl_mixer *mixer, const fl_mixer *source, fl_error *error);
+
+size_t fl_mixer_position(const fl_mixer *mixer);
+/* Bytes per sequence: the recurrent state (with the rule's own), and the exact set (sinks, window, cache) at full size. */
+size_t fl_mixer_state_bytes(const fl_mixer *mixer);
+size_t fl_mixer_exact_bytes(const fl_mixer *mixer);
+/* [H][Dv][Dk], for logs and tests; NULL for rules without a state. */
+const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim);
+/* Number of tokens the state has received so far (of KV head 0), for the "context reached the state" share. */
+size_t fl_mixer_tokens_written(const fl_mixer *mixer);
+
+#endif

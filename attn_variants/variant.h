@@ -1,0 +1,68 @@
+/* Variant: a rule with all its interventions, resolved from the `variant:` mapping of a config.
+ *
+ * The keys are pinned in the house plan; every rule adds its own options (attn_variant.h). A variant is immutable after
+ * fl_variant_bind and shared by all layers, sessions and threads. */
+#ifndef FL_ATTN_VARIANTS_VARIANT_H
+#define FL_ATTN_VARIANTS_VARIANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attn_variants/attn_variant.h"
+#include "harness/base/status.h"
+#include "harness/config/node.h"
+#include "harness/config/options.h"
+
+typedef enum fl_merge { FL_MERGE_SUM = 0, FL_MERGE_HALF, FL_MERGE_SHARED_NORMALISER } fl_merge;
+typedef enum fl_gate_source { FL_GATE_PROJECTED = 0, FL_GATE_CONSTANT } fl_gate_source;
+typedef enum fl_conv_init { FL_CONV_IDENTITY = 0, FL_CONV_TORCH } fl_conv_init;
+typedef enum fl_route {
+    FL_ROUTE_SELF_RECALL = 0,
+    FL_ROUTE_ATTENTION_MASS,
+    FL_ROUTE_KEY_NORM,
+    FL_ROUTE_VALUE_NORM,
+    FL_ROUTE_RECENCY,
+    FL_ROUTE_RANDOM
+} fl_route;
+
+typedef struct fl_variant {
+    const fl_rule *rule;
+    void *rule_options;     /* rule->options_bytes, filled from rule->options */
+    fl_transition transition; /* resolved: a rule's may depend on its options */
+    fl_gate_source gate_source;
+    double gate_value;      /* constant source */
+    size_t gate_rank;
+    double gate_bias;
+    fl_gate_source beta_source;
+    double beta_value, beta_bias;
+    bool normaliser;
+    size_t window, sinks;
+    fl_merge merge;
+    size_t conv_kernel;     /* 0 = no short convolution */
+    fl_conv_init conv_init;
+    size_t cache_budget;    /* 0 = no routed cache */
+    fl_route route;
+    /* hybrid: which layers stay softmax. `hardest` is measured by the harness before the run and then listed here. */
+    size_t *softmax_layers;
+    size_t softmax_layer_count;
+    size_t softmax_every;   /* 0, or n: layers n-1, 2n-1, ... stay softmax */
+    size_t softmax_hardest; /* 0, or how many */
+    int softmax_hardest_by; /* 0 key_concentration, 1 projection_residual, 2 nmse */
+    char *mechanism_path;   /* NULL: initialise */
+    uint64_t seed;
+} fl_variant;
+
+/* node: the `variant` mapping (NULL = all defaults). Errors carry file:line:column. */
+fl_status fl_variant_bind(const fl_node *node, fl_resolved *resolved, fl_variant **out, fl_error *error);
+void fl_variant_destroy(fl_variant *variant);
+
+/* Checks that depend on the model (rule vs shapes, layer numbers) and turns `every` into the list; after this
+ * fl_variant_layer_is_softmax may be asked. */
+fl_status fl_variant_fit(fl_variant *variant, const fl_attention_shape *shape, size_t layers, fl_error *error);
+bool fl_variant_layer_is_softmax(const fl_variant *variant, size_t layer);
+
+/* The baseline of every report: the same variant with rule `none` (exact set only). */
+fl_status fl_variant_linear_off(const fl_variant *variant, fl_variant **out, fl_error *error);
+
+#endif

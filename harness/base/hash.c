@@ -1,0 +1,73 @@
+#include "harness/base/hash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "harness/base/memory.h"
+
+struct fl_hash_stream {
+    XXH3_state_t *state;
+};
+
+static fl_hash hash_text(XXH128_hash_t value) {
+    fl_hash hash;
+    snprintf(hash.text, sizeof hash.text, "%016llx%016llx", (unsigned long long)value.high64,
+             (unsigned long long)value.low64);
+    return hash;
+}
+
+fl_hash fl_hash_bytes(const void *data, size_t bytes) { return hash_text(XXH3_128bits(data, bytes)); }
+
+fl_status fl_hash_stream_create(fl_hash_stream **out, fl_error *error) {
+    *out = NULL;
+    fl_hash_stream *stream = NULL;
+    FL_TRY(FL_ALLOCATE(&stream, 1, error));
+    stream->state = XXH3_createState();
+    if (stream->state == NULL) {
+        fl_memory_free(stream);
+        return fl_error_set(error, FL_ERROR_MEMORY, "out of memory: hash state");
+    }
+    XXH3_128bits_reset(stream->state);
+    *out = stream;
+    return FL_OK;
+}
+
+void fl_hash_stream_add(fl_hash_stream *stream, const void *data, size_t bytes) {
+    XXH3_128bits_update(stream->state, data, bytes);
+}
+
+fl_hash fl_hash_stream_value(const fl_hash_stream *stream) { return hash_text(XXH3_128bits_digest(stream->state)); }
+
+void fl_hash_stream_destroy(fl_hash_stream *stream) {
+    if (stream == NULL) return;
+    XXH3_freeState(stream->state);
+    fl_memory_free(stream);
+}
+
+fl_status fl_hash_file(const char *path, fl_hash *out, fl_error *error) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    fl_hash_stream *stream = NULL;
+    unsigned char *buffer = NULL;
+    enum { BUFFER_BYTES = 1 << 20 };
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_hash_stream_create(&stream, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&buffer, BUFFER_BYTES, error));
+    for (;;) {
+        size_t got = fread(buffer, 1, BUFFER_BYTES, file);
+        fl_hash_stream_add(stream, buffer, got);
+        if (got < BUFFER_BYTES) break;
+    }
+    if (ferror(file)) {
+        status = fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+        goto done;
+    }
+    *out = fl_hash_stream_value(stream);
+done:
+    fl_memory_free(buffer);
+    fl_hash_stream_destroy(stream);
+    fclose(file);
+    return status;
+}

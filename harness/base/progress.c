@@ -1,0 +1,9 @@
+#include "harness/base/progress.h"
+
+void fl_progress_report(const fl_progress *progress, const char *stage, size_t done, size_t total) {
+    if (progress != NULL && progress->report != NULL) progress->report(progress->context, stage, done, total);
+}
+
+bool fl_progress_cancelled(const fl_progress *progress) {
+    return progress != NULL && progress->cancelled != NULL && progress->cancelled(progress->context);
+}

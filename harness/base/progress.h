@@ -1,0 +1,21 @@
+/* Progress: long library calls report through this, and ask whether to stop. The command line prints; the library never
+ * does. Both members may be NULL. */
+#ifndef FL_BASE_PROGRESS_H
+#define FL_BASE_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct fl_progress {
+    /* `stage` is a short noun phrase, the same pointer or text all through one stage; done <= total. */
+    void (*report)(void *context, const char *stage, size_t done, size_t total);
+    /* true: finish as soon as nothing is lost and return FL_ERROR_CANCELLED. */
+    bool (*cancelled)(void *context);
+    void *context;
+} fl_progress;
+
+/* NULL-safe calls. */
+void fl_progress_report(const fl_progress *progress, const char *stage, size_t done, size_t total);
+bool fl_progress_cancelled(const fl_progress *progress);
+
+#endif

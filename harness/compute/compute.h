@@ -1,0 +1,116 @@
+/* Compute: the tensor operations, behind one table of functions per backend.
+ *
+ * A backend instance owns threads and scratch memory; it serves one caller at a time (calls are not re-entrant, except
+ * that const tensors may be shared). All arguments are host float32 arrays in this header's layouts; reductions that end in
+ * a reported number are made elsewhere in float64. Operations cannot fail except where they say so: sizes are the caller's
+ * duty and asserted. Overflow and NaN pass through as IEEE values; nobody clamps.
+ *
+ * Results are bit-identical for equal thread counts, and equal to about 1e-6 relative across thread counts. */
+#ifndef FL_COMPUTE_COMPUTE_H
+#define FL_COMPUTE_COMPUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/base/shapes.h"
+#include "harness/base/status.h"
+#include "harness/base/threads.h"
+#include "harness/compute/recurrence.h"
+#include "harness/model/model_config.h"
+#include "harness/model/tensor.h"
+
+typedef struct fl_compute fl_compute;
+typedef struct fl_weight fl_weight; /* a matrix prepared by a backend: widened, packed, or still in its stored type */
+
+/* Exact softmax attention over a set of keys in which each key has a lifetime: the query at position p sees key i when
+ * position[i] <= p < expiry[i]. Full causal attention: expiry SIZE_MAX. Sliding window w: expiry = position + w. Sinks:
+ * SIZE_MAX. Routed cache: the step at which it is evicted. One form for all of them. A query that sees no key gets
+ * output 0 and log_sum_exp -inf. */
+typedef struct fl_attention_call {
+    fl_attention_shape shape;
+    size_t tokens;            /* T queries, at positions first_position .. first_position + T - 1 */
+    size_t first_position;
+    const float *query;       /* [T][H][D] */
+    size_t keys;              /* S, per KV head */
+    const float *key;         /* [Hkv][S][D], stride of a head = key_head_stride floats */
+    const float *value;       /* [Hkv][S][D] */
+    size_t key_head_stride;   /* >= S * D */
+    const size_t *position;   /* [S] (lifetimes_per_head false) or [Hkv][S]; ascending within a head */
+    const size_t *expiry;     /* same shape; NULL = never */
+    bool lifetimes_per_head;
+    float *output;            /* [T][H][D], normalised by the softmax over the visible keys */
+    float *log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k), or NULL */
+} fl_attention_call;
+
+typedef struct fl_compute_ops {
+    const char *name; /* "cpu" */
+
+    /* Prepares a [rows][columns] tensor for `linear` and `embed`. The tensor's data must outlive the weight. Widening to
+     * float32 happens here while the backend's budget lasts, else panel by panel in each call. */
+    fl_status (*weight_create)(fl_compute *, const fl_tensor *, fl_weight **out, fl_error *);
+    void (*weight_destroy)(fl_compute *, fl_weight *);
+
+    /* output [T][rows] = input [T][columns] W^T (+ bias [rows] or NULL). */
+    void (*linear)(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input, float *output);
+    /* gradient_input [T][columns] (+)= gradient_output [T][rows] W. accumulate: add to what is there. */
+    void (*linear_backward)(fl_compute *, const fl_weight *, size_t tokens, const float *gradient_output,
+                            float *gradient_input, bool accumulate);
+    /* output [T][columns] = row ids[t] of the weight. */
+    void (*embed)(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, float *output);
+
+    /* C [m][n] = alpha op(A) op(B) + beta C, row-major, plain float32; parallel over the whole product. */
+    void (*matmul)(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                   const float *a, size_t stride_a, const float *b, size_t stride_b, float beta, float *c,
+                   size_t stride_c);
+
+    /* output = input / sqrt(mean(input^2) + epsilon) * weight, over `rows` rows of `columns`; in place allowed. */
+    void (*rms_norm)(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight, double epsilon,
+                     float *output);
+    /* gradient_input (+)= d/d input. */
+    void (*rms_norm_backward)(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight,
+                              double epsilon, const float *gradient_output, float *gradient_input, bool accumulate);
+
+    /* Half-split RoPE in place on [T][heads][D], positions first .. first + T - 1; angles, cos and sin in float32 as
+     * Hugging Face has them. direction +1 rotates, -1 rotates back (the backward pass). */
+    void (*rope)(fl_compute *, size_t tokens, size_t heads, size_t head_dim, size_t first_position, size_t rotary_dim,
+                 const float *inverse_frequencies, float attention_factor, int direction, float *x);
+
+    /* output = activation(gate) * up, `count` elements; output may be gate. */
+    void (*gated_activation)(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
+                             float *output);
+    void (*gated_activation_backward)(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
+                                      const float *gradient_output, float *gradient_gate, float *gradient_up);
+
+    /* x += y. */
+    void (*add)(fl_compute *, size_t count, float *x, const float *y);
+
+    void (*attention)(fl_compute *, const fl_attention_call *);
+    /* Gradients of the call's output and log_sum_exp (either may be NULL = 0) with respect to query [T][H][D] and to key
+     * and value (layout of call->key; accumulated with +=; NULL = not wanted). */
+    void (*attention_backward)(fl_compute *, const fl_attention_call *, const float *gradient_output,
+                               const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
+                               float *gradient_value);
+
+    /* The recurrence (recurrence.h). */
+    fl_status (*recurrence)(fl_compute *, const fl_recurrence_call *, fl_error *);
+    fl_status (*recurrence_backward)(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
+
+    void (*destroy)(fl_compute *);
+} fl_compute_ops;
+
+struct fl_compute {
+    const fl_compute_ops *ops;
+    fl_threads *threads; /* the instance's pool; elementwise code above may use it */
+    /* backend's own members follow in its private struct */
+};
+
+typedef struct fl_compute_options {
+    size_t threads;             /* 0 = processors this process may run on */
+    size_t widen_budget_bytes;  /* how much memory widened weights may take together; SIZE_MAX = no limit */
+} fl_compute_options;
+
+fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **out, fl_error *error);
+void fl_compute_destroy(fl_compute *compute);
+
+#endif

@@ -1,0 +1,73 @@
+/* The one recurrence (method.md sections 8 to 10): nearly every rule of linear attention is an instance of
+ *
+ *     S_t = S_{t-1} diag(a_t) (I - b_t r_t x_t^T) + w_t v_t k_t^T,      y_t = S_t q_t
+ *
+ * with S [Dv][Dk]; decay a_t absent, one number a head, or one a channel of k (given as log a_t <= 0, -inf allowed);
+ * erase absent, along the key (r = x = k), or along directions of the rule's own (r is read, x is removed: RWKV-7, Comba,
+ * GDN-2); write weight w_t. The decay acts before the erase. The write of step t is visible to the read of step t.
+ *
+ * A null write (k = 0, log a = 0, b = 0) leaves S unchanged bit for bit.
+ *
+ * Two ways of computing the same thing: FL_RECURRENCE_STEP, one token after another, the definition; FL_RECURRENCE_CHUNK,
+ * chunks of matrix products, stable for gates near 0 and near 1 (no exponent is ever positive beyond what float32 holds).
+ * FL_RECURRENCE_AUTO takes the chunk form from a few tokens on. A call may continue from any state, so a sequence can be cut
+ * anywhere. `steps` 0 is allowed and leaves the state as it is. */
+#ifndef FL_COMPUTE_RECURRENCE_H
+#define FL_COMPUTE_RECURRENCE_H
+
+#include <stddef.h>
+
+typedef enum fl_decay_kind { FL_DECAY_NONE = 0, FL_DECAY_SCALAR, FL_DECAY_CHANNEL } fl_decay_kind;
+typedef enum fl_erase_kind { FL_ERASE_NONE = 0, FL_ERASE_KEY, FL_ERASE_DIRECTIONS } fl_erase_kind;
+
+typedef struct fl_transition {
+    fl_decay_kind decay;
+    fl_erase_kind erase;
+} fl_transition;
+
+typedef enum fl_recurrence_mode {
+    FL_RECURRENCE_AUTO = 0,
+    FL_RECURRENCE_STEP,
+    FL_RECURRENCE_CHUNK
+} fl_recurrence_mode;
+
+/* The per-step inputs of `heads` independent streams, each [heads][steps][...] contiguous. heads = query heads. */
+typedef struct fl_recurrence_inputs {
+    const float *query;          /* [H][T][Dk] */
+    const float *key;            /* [H][T][Dk] */
+    const float *value;          /* [H][T][Dv] */
+    const float *log_decay;      /* NULL, [H][T] or [H][T][Dk], by transition.decay */
+    const float *erase_strength; /* b: NULL or [H][T] */
+    const float *erase_read;     /* r: [H][T][Dk] with FL_ERASE_DIRECTIONS, else NULL */
+    const float *erase_write;    /* x: likewise */
+    const float *write;          /* w: NULL (all 1) or [H][T] */
+} fl_recurrence_inputs;
+
+typedef struct fl_recurrence_call {
+    fl_transition transition;
+    fl_recurrence_mode mode;
+    size_t heads, steps, key_dim, value_dim;
+    fl_recurrence_inputs inputs;
+    float *state;       /* [H][Dv][Dk], in and out */
+    float *output;      /* [H][T][Dv], or NULL when only the state is wanted */
+    float *state_norm;  /* [H][T] Frobenius norm of S_t, or NULL; asking for it forces the step form */
+} fl_recurrence_call;
+
+/* Gradients with respect to everything; NULL members are not computed. All are overwritten, [layout of the input]. */
+typedef struct fl_recurrence_gradients {
+    float *query, *key, *value, *log_decay, *erase_strength, *erase_read, *erase_write, *write;
+    float *initial_state; /* [H][Dv][Dk] */
+} fl_recurrence_gradients;
+
+typedef struct fl_recurrence_backward_call {
+    fl_transition transition;
+    fl_recurrence_mode mode;
+    size_t heads, steps, key_dim, value_dim;
+    fl_recurrence_inputs inputs;
+    const float *initial_state;        /* [H][Dv][Dk] or NULL = 0 */
+    const float *gradient_output;      /* [H][T][Dv] */
+    const float *gradient_final_state; /* [H][Dv][Dk] or NULL = 0 */
+    fl_recurrence_gradients gradients;
+} fl_recurrence_backward_call;
+
+#endif

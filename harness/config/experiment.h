@@ -1,0 +1,60 @@
+/* Experiment: the top level of a config file, and the cells a sweep makes of it.
+ *
+ * The pinned keys are in the house plan. `variant`, `train` and `tasks` are left as nodes: the floors above bind them with
+ * their own tables (attn_variants/variant.h, engine, eval), all through options.h. */
+#ifndef FL_CONFIG_EXPERIMENT_H
+#define FL_CONFIG_EXPERIMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/status.h"
+#include "harness/config/node.h"
+#include "harness/config/options.h"
+
+typedef struct fl_text_config {
+    char *path;             /* a text file, or NULL */
+    char *ids;              /* a JSON file: list of lists of token ids, or NULL; exactly one of path and ids */
+    size_t sequence_length; /* tokens; with ids: 0 = as they are */
+    size_t sequences;       /* at most so many; 0 = all there are */
+} fl_text_config;
+
+typedef struct fl_measure_config {
+    bool teacher_forced, propagated, diagnostics, language_model;
+    bool self_check;
+    const fl_node *ablate;
+} fl_measure_config;
+
+typedef struct fl_experiment {
+    char *name;
+    char *model_path;
+    bool has_text;
+    fl_text_config text;
+    fl_measure_config measure;
+    const fl_node *variant, *train, *tasks; /* into document; NULL when absent */
+    fl_document *document;                  /* this cell's own tree, sweep removed, overrides applied; owned */
+    fl_resolved *resolved;                  /* owned; grows as the floors above bind their parts */
+    char *cell_label;                       /* "variant.rule=kda train.seed=2": the axes of the sweep; "" without one */
+} fl_experiment;
+
+typedef struct fl_experiment_list {
+    size_t count;
+    fl_experiment **cells;
+    size_t duplicates; /* cells dropped because another has the same document */
+} fl_experiment_list;
+
+/* Reads `path`, applies overrides in order, expands `sweep` (grid x zip, in file order, the last key fastest) and binds the
+ * top level of every cell. Relative paths inside the file are relative to the working directory. */
+fl_status fl_experiment_load(const char *path, const char *const *overrides, size_t override_count,
+                             fl_experiment_list **out, fl_error *error);
+fl_status fl_experiment_parse(const char *text, const char *file_name, const char *const *overrides,
+                              size_t override_count, fl_experiment_list **out, fl_error *error);
+void fl_experiment_list_destroy(fl_experiment_list *list);
+
+/* Run id: 12 hex digits of the hash of the canonical resolved config (without output paths, thread counts and `name`) and of
+ * the content hashes given (model, text, tasks, ...), so the same work has the same id wherever its files lie. Call it after
+ * every floor has bound its part. */
+fl_status fl_experiment_run_id(const fl_experiment *experiment, const char *const *content_hashes, size_t count,
+                               char out[13], fl_error *error);
+
+#endif

@@ -1,0 +1,78 @@
+/* Option tables: every key a user may write is a row (key, type, where it goes, default, range, help). One binder fills a
+ * struct from a mapping node, reports unknown, duplicate, mistyped and out-of-range keys with file:line:column and a
+ * suggestion, and records the resolved value and whether it was a default. */
+#ifndef FL_CONFIG_OPTIONS_H
+#define FL_CONFIG_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/base/status.h"
+#include "harness/config/node.h"
+
+typedef enum fl_option_type {
+    FL_OPTION_BOOL,   /* bool: true | false */
+    FL_OPTION_SIZE,   /* size_t: decimal, no sign */
+    FL_OPTION_INTEGER,/* int64_t */
+    FL_OPTION_SEED,   /* uint64_t */
+    FL_OPTION_NUMBER, /* double: finite; the whole scalar must be a number */
+    FL_OPTION_STRING, /* char *: fl_memory block owned by the struct's owner; default NULL text = NULL pointer */
+    FL_OPTION_CHOICE, /* int: index into choices */
+    FL_OPTION_SIZES,  /* fl_size_list: a sequence of non-negative integers */
+    FL_OPTION_NODE    /* const fl_node *: left as it is (mappings and lists that another table reads) */
+} fl_option_type;
+
+typedef struct fl_size_list {
+    size_t count;
+    size_t *values; /* fl_memory block */
+} fl_size_list;
+
+typedef struct fl_option {
+    const char *key;
+    fl_option_type type;
+    size_t offset;             /* offsetof the member */
+    const char *default_text;  /* YAML text; NULL = zero / NULL / empty; "!" = required */
+    double minimum, maximum;   /* of numbers, inclusive; both 0 = no range */
+    const char *const *choices;/* NULL-terminated, for FL_OPTION_CHOICE */
+    const char *help;
+} fl_option;
+
+/* Resolved configuration: an ordered list of dotted keys with canonical value text and a default mark. It is what run
+ * files store and what run ids are hashes of: keys sorted, numbers normalised, defaults expanded. */
+typedef struct fl_resolved fl_resolved;
+fl_status fl_resolved_create(fl_resolved **out, fl_error *error);
+void fl_resolved_destroy(fl_resolved *resolved);
+fl_status fl_resolved_add(fl_resolved *resolved, const char *dotted_key, const char *value, bool is_default,
+                          fl_error *error);
+size_t fl_resolved_count(const fl_resolved *resolved);
+void fl_resolved_at(const fl_resolved *resolved, size_t index, const char **key, const char **value, bool *is_default);
+/* The value of a key, or NULL. */
+const char *fl_resolved_find(const fl_resolved *resolved, const char *dotted_key);
+/* Canonical YAML of all keys, sorted and nested; *text is an fl_memory block. Keys under a prefix in `excluded`
+ * (NULL-terminated list, may be NULL) are left out. */
+fl_status fl_resolved_text(const fl_resolved *resolved, const char *const *excluded, char **text, fl_error *error);
+
+/* Fills `target` from `mapping` (NULL or null node: all defaults). Keys found in any of the tables are taken; any other is
+ * an error with the nearest known key as a suggestion. `prefix` ("variant") heads the dotted keys in `resolved` (may be
+ * NULL). On failure the strings and lists already bound are released and zeroed. */
+typedef struct fl_option_table {
+    const fl_option *options;
+    size_t count;
+    void *target;
+} fl_option_table;
+fl_status fl_options_bind(const fl_node *mapping, const fl_option_table *tables, size_t table_count, const char *prefix,
+                          fl_resolved *resolved, fl_error *error);
+/* Releases strings and lists of one bound table. */
+void fl_options_release(const fl_option *options, size_t count, void *target);
+
+/* Single values, for code that reads FL_OPTION_NODE itself. */
+fl_status fl_node_to_size(const fl_node *node, size_t minimum, size_t maximum, size_t *out, fl_error *error);
+fl_status fl_node_to_number(const fl_node *node, double minimum, double maximum, double *out, fl_error *error);
+fl_status fl_node_to_bool(const fl_node *node, bool *out, fl_error *error);
+fl_status fl_node_to_choice(const fl_node *node, const char *const *choices, int *out, fl_error *error);
+
+/* The nearest of `count` names to `word` by edit distance, or NULL when none is near. */
+const char *fl_suggest(const char *word, const char *const *names, size_t count);
+
+#endif

@@ -1,0 +1,34 @@
+/* Network: a frozen model's weights made ready for a compute backend. Immutable; shared by all sessions on one backend. */
+#ifndef FL_ENGINE_NETWORK_H
+#define FL_ENGINE_NETWORK_H
+
+#include "harness/base/status.h"
+#include "harness/compute/compute.h"
+#include "harness/model/model.h"
+
+typedef struct fl_network_layer {
+    const float *input_norm, *post_attention_norm;  /* [E] float32, owned by the network */
+    const float *query_norm, *key_norm;             /* [D] or NULL */
+    fl_weight *query, *key, *value, *output;
+    const float *query_bias, *key_bias, *value_bias, *output_bias; /* or NULL */
+    fl_weight *gate, *up, *down;
+    const float *gate_bias, *up_bias, *down_bias;   /* or NULL */
+} fl_network_layer;
+
+typedef struct fl_network {
+    const fl_model *model;  /* borrowed */
+    fl_compute *compute;    /* borrowed */
+    fl_weight *embedding, *head; /* the same handle when tied */
+    const float *final_norm;
+    fl_network_layer *layers;
+    fl_attention_shape shape;
+    float *vectors;         /* storage of all norms and biases */
+} fl_network;
+
+fl_status fl_network_create(const fl_model *model, fl_compute *compute, fl_network **out, fl_error *error);
+void fl_network_destroy(fl_network *network);
+
+/* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
+void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits);
+
+#endif

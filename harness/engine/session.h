@@ -1,0 +1,64 @@
+/* Session: one timeline (one sequence) through a network, with the frozen softmax or a variant in each layer.
+ *
+ * Tokens are appended in calls of any length; caches and states carry over, so any cut gives the same numbers up to rounding.
+ * A session can be forked (a few-shot prefix is run once and forked for every question). Softmax layers keep a growing
+ * key/value cache; linearised layers a fixed-size mixer. */
+#ifndef FL_ENGINE_SESSION_H
+#define FL_ENGINE_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attn_variants/mechanism.h"
+#include "attn_variants/mixer.h"
+#include "harness/base/status.h"
+#include "harness/engine/network.h"
+
+typedef struct fl_session fl_session;
+
+/* Everything one layer computed for the tokens of one call. Valid during the callback only. */
+typedef struct fl_layer_view {
+    size_t layer, tokens, first_position;
+    const float *attention_input;  /* [T][E]  after the input norm: h */
+    const float *query;            /* [T][H][D]  after q/k norm and RoPE */
+    const float *key, *value;      /* [T][Hkv][D] */
+    const float *mix;              /* [T][H][D]  before the output projection */
+    const float *attention_output; /* [T][E]  after the output projection, before the residual */
+    const float *residual;         /* [T][E]  the stream after the whole layer */
+    const fl_mixer *mixer;         /* NULL in a softmax layer */
+} fl_layer_view;
+
+typedef struct fl_session_observer {
+    /* A failure stops the forward pass and is passed on. */
+    fl_status (*layer)(void *context, const fl_layer_view *view, fl_error *error);
+    void *context;
+} fl_session_observer;
+
+/* mechanism NULL: the frozen model itself. Both are borrowed. */
+fl_status fl_session_create(const fl_network *network, const fl_mechanism *mechanism, fl_session **out,
+                            fl_error *error);
+void fl_session_destroy(fl_session *session);
+void fl_session_reset(fl_session *session);
+
+/* Appends `tokens` ids. hidden [T][E] = final states after the final norm, or NULL. embedding [T][E] = the stream before
+ * layer 0, or NULL. observer may be NULL. Ids outside the vocabulary: FL_ERROR_ARGUMENT. Non-finite numbers are not an
+ * error here. */
+fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding, float *hidden,
+                             const fl_session_observer *observer, fl_error *error);
+
+fl_status fl_session_fork(const fl_session *session, fl_session **out, fl_error *error);
+/* Makes *session equal to *source, reusing memory. Same network and mechanism. */
+fl_status fl_session_copy(fl_session *session, const fl_session *source, fl_error *error);
+
+size_t fl_session_position(const fl_session *session);
+/* Bytes of state and of exact set / cache this sequence holds now. */
+size_t fl_session_state_bytes(const fl_session *session);
+size_t fl_session_exact_bytes(const fl_session *session);
+/* Tokens the linear states (minimum over linearised layers) have received; 0 for the frozen model. */
+size_t fl_session_tokens_written(const fl_session *session);
+
+/* One layer's output projection, for measuring: attention_output [T][E] from mix [T][H][D]. */
+void fl_session_output_projection(const fl_network *network, size_t layer, size_t tokens, const float *mix,
+                                  float *attention_output);
+
+#endif

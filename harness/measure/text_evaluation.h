@@ -1,0 +1,70 @@
+/* Text evaluation: approximation errors and language-model figures of many variants on one text, from one frozen pass.
+ *
+ * For every sequence the frozen model runs once; every variant is then measured teacher-forced on the same q, k, v, h of every
+ * layer and against the same softmax output, and (if asked) propagated: its own session end to end, compared with the
+ * frozen model's streams and logits. Definitions are method.md section 5 and 10; pooling over sequences adds sums of squared
+ * errors and moments (weights = tokens), then divides. Sums are float64.
+ *
+ * A variant that produces NaN or infinity is a result: the affected entries hold it, `diverged` and the first place are set, and
+ * the run goes on. */
+#ifndef FL_MEASURE_TEXT_EVALUATION_H
+#define FL_MEASURE_TEXT_EVALUATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attn_variants/mechanism.h"
+#include "harness/base/progress.h"
+#include "harness/base/status.h"
+#include "harness/engine/network.h"
+
+typedef struct fl_sequences {
+    size_t count;
+    size_t *lengths;  /* [count] */
+    int32_t **ids;    /* [count][length] */
+} fl_sequences;
+
+void fl_sequences_release(fl_sequences *sequences);
+
+typedef struct fl_text_evaluation_options {
+    bool teacher_forced, propagated, diagnostics, language_model;
+} fl_text_evaluation_options;
+
+/* All arrays are fl_memory blocks, float64; NULL when not asked for. P = longest sequence. */
+typedef struct fl_text_result {
+    size_t layers, query_heads, kv_heads, positions, head_dim;
+    /* teacher forced */
+    double *mse, *variance, *nmse, *cosine;   /* [L] after the output projection */
+    double *head_nmse;                        /* [L][H] before it */
+    double *position_nmse;                    /* [L][P] MSE at that position over the layer's variance */
+    double *position_count;                   /* [P] sequences that reach it */
+    double *head_position_mse;                /* [L][H][P] before the output projection, not divided */
+    /* propagated */
+    double *attention_nmse, *residual_nmse;   /* [L] against the full model's */
+    double *attention_mse, *residual_mse, *attention_variance, *residual_variance; /* [L] */
+    double *attention_position_nmse, *residual_position_nmse; /* [L][P] */
+    /* language model, next token, whole text; NaN when not measured */
+    double perplexity, cross_entropy, full_perplexity, full_cross_entropy, kl, agreement;
+    double *position_kl, *position_cross_entropy, *full_position_cross_entropy; /* [P] (position P-1 of ce: NaN) */
+    /* diagnostics */
+    double *key_concentration, *projection_residual; /* [L][Hkv][P] mean over sequences */
+    double *state_norm;                              /* [L][H][P] mean over sequences */
+    /* bookkeeping */
+    size_t tokens, scored_tokens;
+    double linear_share;       /* share of scored tokens whose context reached the linear state */
+    size_t state_bytes, exact_bytes; /* per sequence at its end, largest over sequences */
+    bool diverged;
+    char diverged_at[96];      /* "teacher forced, layer 3, head 2, position 17" */
+    double seconds_teacher_forced, seconds_propagated;
+} fl_text_result;
+
+void fl_text_result_release(fl_text_result *result);
+
+/* results [count], one a mechanism, zeroed by this function first. frozen_seconds: time of the shared frozen passes. */
+fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *sequences,
+                                 const fl_mechanism *const *mechanisms, size_t count,
+                                 const fl_text_evaluation_options *options, const fl_progress *progress,
+                                 fl_text_result *results, double *frozen_seconds, fl_error *error);
+
+#endif

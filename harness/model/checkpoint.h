@@ -1,0 +1,59 @@
+/* Checkpoint: named tensors of one or more mapped weight files (safetensors, sharded safetensors, GGUF).
+ *
+ * Files are mapped PROT_READ and stay mapped until fl_checkpoint_close. All offsets, shapes and counts have been checked
+ * against the file's size when open returns; hostile files give FL_ERROR_FORMAT with file, offset or tensor name. */
+#ifndef FL_MODEL_CHECKPOINT_H
+#define FL_MODEL_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/status.h"
+#include "harness/model/tensor.h"
+
+typedef struct fl_checkpoint fl_checkpoint;
+
+typedef enum fl_checkpoint_format { FL_CHECKPOINT_SAFETENSORS = 0, FL_CHECKPOINT_GGUF } fl_checkpoint_format;
+
+/* One tensor as listed by the file. `readable` is false for types this build cannot widen (K-quants, integers ...): the
+ * entry is listed, `type_name` says what it is, and `bytes` points to its stored bytes; fl_checkpoint_find refuses it. */
+typedef struct fl_checkpoint_entry {
+    fl_tensor tensor;
+    const char *type_name;
+    const unsigned char *bytes;
+    size_t byte_count;
+    bool readable;
+} fl_checkpoint_entry;
+
+/* path: a .safetensors file, a model.safetensors.index.json, or a .gguf file. */
+fl_status fl_checkpoint_open(const char *path, fl_checkpoint **out, fl_error *error);
+void fl_checkpoint_close(fl_checkpoint *checkpoint);
+
+fl_checkpoint_format fl_checkpoint_format_of(const fl_checkpoint *checkpoint);
+size_t fl_checkpoint_count(const fl_checkpoint *checkpoint);
+const fl_checkpoint_entry *fl_checkpoint_entry_at(const fl_checkpoint *checkpoint, size_t index);
+
+/* The entry of that name, or NULL. */
+const fl_checkpoint_entry *fl_checkpoint_lookup(const fl_checkpoint *checkpoint, const char *name);
+
+/* *out = the tensor; FL_ERROR_FORMAT when absent, FL_ERROR_UNSUPPORTED (naming tensor and type) when not readable. */
+fl_status fl_checkpoint_find(const fl_checkpoint *checkpoint, const char *name, fl_tensor *out, fl_error *error);
+
+/* Hash over all mapped files, in order, read afresh. */
+fl_status fl_checkpoint_hash(const fl_checkpoint *checkpoint, fl_hash *out, fl_error *error);
+
+/* Writing (mechanism parameters, fixtures): F32 tensors and string metadata, written to a temporary name, synced and
+ * renamed. */
+typedef struct fl_checkpoint_write_tensor {
+    const char *name;
+    const float *data;
+    size_t rank;
+    size_t shape[FL_TENSOR_MAX_RANK];
+} fl_checkpoint_write_tensor;
+
+fl_status fl_checkpoint_write_safetensors(const char *path, const fl_checkpoint_write_tensor *tensors, size_t count,
+                                          const char *const *metadata_keys, const char *const *metadata_values,
+                                          size_t metadata_count, fl_error *error);
+
+#endif

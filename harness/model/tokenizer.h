@@ -1,0 +1,40 @@
+/* Tokenizer: text <-> ids exactly as Hugging Face `tokenizers` does it, from tokenizer.json or from GGUF keys.
+ *
+ * Byte-level BPE now (SmolLM2, GPT-2, Llama-3, Qwen2/3 patterns); a pattern, normaliser, pre-tokenizer or model that is
+ * not understood is refused by name. Immutable after opening; encode and decode are thread-safe. */
+#ifndef FL_MODEL_TOKENIZER_H
+#define FL_MODEL_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/status.h"
+
+typedef struct fl_tokenizer fl_tokenizer;
+
+/* path: a .gguf file, a tokenizer.json, or a folder that holds tokenizer.json (tokenizer_config.json is read when there). */
+fl_status fl_tokenizer_open(const char *path, fl_tokenizer **out, fl_error *error);
+void fl_tokenizer_close(fl_tokenizer *tokenizer);
+
+/* *ids = fl_memory block of *count ids. text is any bytes (invalid UTF-8 is read as U+FFFD, as Hugging Face would see it).
+ * add_special: let the tokenizer add its own BOS/EOS when it is one that does. Added tokens written in the text are always
+ * recognised. */
+fl_status fl_tokenizer_encode(const fl_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
+                              int32_t **ids, size_t *count, fl_error *error);
+
+/* *text = fl_memory block, NUL-terminated; *bytes excludes the NUL. Bad UTF-8 sequences become U+FFFD.
+ * skip_special leaves out special tokens. */
+fl_status fl_tokenizer_decode(const fl_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
+                              char **text, size_t *bytes, fl_error *error);
+
+size_t fl_tokenizer_vocabulary(const fl_tokenizer *tokenizer); /* 1 + largest id */
+int32_t fl_tokenizer_bos(const fl_tokenizer *tokenizer);       /* -1: none */
+int32_t fl_tokenizer_eos(const fl_tokenizer *tokenizer);       /* -1: none */
+bool fl_tokenizer_adds_bos(const fl_tokenizer *tokenizer);
+/* The token's stored bytes (byte-level form undone), for reports; NULL for a gap in the vocabulary. */
+const char *fl_tokenizer_token(const fl_tokenizer *tokenizer, int32_t id, size_t *bytes);
+fl_hash fl_tokenizer_hash(const fl_tokenizer *tokenizer);
+
+#endif

@@ -1,0 +1,148 @@
+/* The floor everything stands on: errors, memory, threads, hash, random numbers. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/memory.h"
+#include "harness/base/random.h"
+#include "harness/base/status.h"
+#include "harness/base/threads.h"
+#include "tests/support/fixture.h"
+
+static void test_error_keeps_the_place_when_context_is_added(void **state) {
+    (void)state;
+    fl_error error;
+    assert_int_equal(fl_error_set(&error, FL_ERROR_FORMAT, "tensor %s: bad", "x"), FL_ERROR_FORMAT);
+    assert_int_equal(fl_error_prepend(&error, FL_ERROR_FORMAT, "file %d", 7), FL_ERROR_FORMAT);
+    assert_string_equal(error.message, "file 7: tensor x: bad");
+    assert_int_equal(fl_error_set(NULL, FL_ERROR_IO, "nobody listens"), FL_ERROR_IO);
+}
+
+static void test_error_message_is_cut_not_overrun(void **state) {
+    (void)state;
+    fl_error error;
+    char *text = malloc(3 * FL_ERROR_MESSAGE_BYTES);
+    memset(text, 'a', 3 * FL_ERROR_MESSAGE_BYTES - 1);
+    text[3 * FL_ERROR_MESSAGE_BYTES - 1] = '\0';
+    fl_error_set(&error, FL_ERROR_IO, "%s", text);
+    assert_int_equal(strlen(error.message), FL_ERROR_MESSAGE_BYTES - 1);
+    fl_error_prepend(&error, FL_ERROR_IO, "%s", text);
+    assert_int_equal(strlen(error.message), FL_ERROR_MESSAGE_BYTES - 1);
+    free(text);
+}
+
+static void test_memory_is_aligned_zeroed_and_checked(void **state) {
+    (void)state;
+    float *block = NULL;
+    assert_int_equal(FL_ALLOCATE(&block, 1000, NULL), FL_OK);
+    assert_int_equal((uintptr_t)block % FL_MEMORY_ALIGNMENT, 0);
+    for (int i = 0; i < 1000; i++) assert_true(block[i] == 0.0f);
+    block[3] = 3.0f;
+    assert_int_equal(FL_RESIZE(&block, 1000, 5000, NULL), FL_OK);
+    assert_true(block[3] == 3.0f && block[4999] == 0.0f);
+    fl_memory_free(block);
+    fl_error error;
+    assert_int_equal(FL_ALLOCATE(&block, SIZE_MAX / 2, &error), FL_ERROR_ARGUMENT);
+    assert_null(block);
+}
+
+static void test_memory_hook_fails_the_nth_allocation_once(void **state) {
+    (void)state;
+    void *block = NULL;
+    fl_memory_fail_at(2);
+    assert_int_equal(fl_memory_allocate(&block, 1, 1, NULL), FL_OK);
+    fl_memory_free(block);
+    assert_int_equal(fl_memory_allocate(&block, 1, 1, NULL), FL_ERROR_MEMORY);
+    assert_null(block);
+    assert_int_equal(fl_memory_allocate(&block, 1, 1, NULL), FL_OK);
+    fl_memory_free(block);
+}
+
+typedef struct {
+    atomic_int hits[1000];
+    fl_threads *threads;
+    atomic_int nested;
+} fl_counting;
+
+static void count_nested(void *context, size_t item, size_t worker) {
+    (void)item, (void)worker;
+    atomic_fetch_add(&((fl_counting *)context)->nested, 1);
+}
+
+static void count_item(void *context, size_t item, size_t worker) {
+    fl_counting *counting = context;
+    assert_true(worker < fl_threads_count(counting->threads));
+    atomic_fetch_add(&counting->hits[item], 1);
+    if (item == 5) fl_threads_for(counting->threads, 10, count_nested, counting);
+}
+
+static void test_threads_run_every_item_once(void **state) {
+    (void)state;
+    for (size_t count = 1; count <= 5; count++) {
+        fl_threads *threads = NULL;
+        assert_int_equal(fl_threads_create(count, &threads, NULL), FL_OK);
+        for (int round = 0; round < 50; round++) {
+            static fl_counting counting;
+            memset(&counting, 0, sizeof counting);
+            counting.threads = threads;
+            fl_threads_for(threads, 1000, count_item, &counting);
+            for (int i = 0; i < 1000; i++) assert_int_equal(atomic_load(&counting.hits[i]), 1);
+            assert_int_equal(atomic_load(&counting.nested), 10);
+        }
+        fl_threads_destroy(threads);
+    }
+}
+
+static void test_hash_is_the_published_xxh3_and_streams(void **state) {
+    (void)state;
+    /* XXH3_128bits of the empty input, from the xxHash specification. */
+    assert_string_equal(fl_hash_bytes("", 0).text, "99aa06d3014798d86001c324468d497f");
+    fl_hash_stream *stream = NULL;
+    assert_int_equal(fl_hash_stream_create(&stream, NULL), FL_OK);
+    fl_hash_stream_add(stream, "frost", 5);
+    fl_hash_stream_add(stream, "line", 4);
+    assert_string_equal(fl_hash_stream_value(stream).text, fl_hash_bytes("frostline", 9).text);
+    fl_hash_stream_destroy(stream);
+    fl_error error;
+    fl_hash hash;
+    assert_int_equal(fl_hash_file("no/such/file", &hash, &error), FL_ERROR_IO);
+    assert_non_null(strstr(error.message, "no/such/file"));
+}
+
+static void test_random_numbers_have_their_moments_and_repeat(void **state) {
+    (void)state;
+    fl_random a, b;
+    fl_random_seed(&a, 1, 2);
+    fl_random_seed(&b, 1, 2);
+    double sum = 0, square = 0;
+    for (int i = 0; i < 100000; i++) {
+        double x = fl_random_normal(&a);
+        assert_true(x == fl_random_normal(&b));
+        sum += x;
+        square += x * x;
+    }
+    assert_true(fabs(sum / 100000) < 0.02 && fabs(square / 100000 - 1) < 0.03);
+    fl_random_seed(&b, 1, 3);
+    assert_true(fl_random_next(&a) != fl_random_next(&b));
+    for (int i = 0; i < 1000; i++) assert_true(fl_random_below(&a, 7) < 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_keeps_the_place_when_context_is_added),
+        cmocka_unit_test(test_error_message_is_cut_not_overrun),
+        cmocka_unit_test(test_memory_is_aligned_zeroed_and_checked),
+        cmocka_unit_test(test_memory_hook_fails_the_nth_allocation_once),
+        cmocka_unit_test(test_threads_run_every_item_once),
+        cmocka_unit_test(test_hash_is_the_published_xxh3_and_streams),
+        cmocka_unit_test(test_random_numbers_have_their_moments_and_repeat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
