@@ -1,29 +1,47 @@
-# frostline: one non-recursive Makefile.
+# frostline: one non-recursive Makefile. It calls itself only to build again with other settings, never folder by folder.
 #
-#   make run      set up, build, run configs/quickstart.yaml, say where the results are
-#   make test     set up, build, run the whole test suite
-#   make help     every target
-#
-# Settings a user may change: CONFIG (release, debug, asan, ubsan, tsan), CC, PREFIX, V=1 (show commands).
+#: make run          set up, build, run configs/quickstart.yaml, say where table and picture are
+#: make test         set up, build, run the whole test suite
+#: make              build build/release/frostline
+#: make setup        only the set-up: Debian packages (as root or with sudo) and the default model
+#: make check        build and run the tests without set-up (TEST=test_name for one program)
+#: make check-full   the same with the long tests (FROSTLINE_FULL=1)
+#: make asan         the suite under the address sanitizer; likewise make ubsan, make tsan
+#: make fuzz         every fuzz target for FUZZ_SECONDS seconds each (clang)
+#: make lint         floors, headers alone, names; cppcheck and clang-tidy where installed
+#: make format       clang-format over the whole tree
+#: make bench        build and run the benchmarks
+#: make install      program, configs and texts under $(DESTDIR)$(PREFIX)
+#: make clean        remove build/ (the model, the results and your configs stay)
+#: make help         this list
+#:
+#: Settings: CONFIG (release, debug, asan, ubsan, tsan), CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, V=1 (show commands)
 
 CONFIG ?= release
 PREFIX ?= /usr/local
 CC = gcc
+FUZZ_SECONDS ?= 30
 BUILD = build/$(CONFIG)
+MODEL = models/smollm2-135m.gguf
 
 STANDARD_FLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -I.
 WARNINGS = -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes \
-           -Wpointer-arith -Wwrite-strings -Wundef -Werror
+           -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Werror
 OPTIMISE_release = -O2 -g
 OPTIMISE_debug = -O0 -g3
 OPTIMISE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address
 OPTIMISE_ubsan = -O1 -g -fno-omit-frame-pointer -fsanitize=undefined -fno-sanitize-recover=all
 OPTIMISE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+# Only through `make fuzz`, with clang, whose other ideas of a warning must not stop it.
+OPTIMISE_fuzz = -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -Wno-error
+ifeq ($(filter $(CONFIG),release debug asan ubsan tsan fuzz),)
+$(error CONFIG=$(CONFIG) is not one of release, debug, asan, ubsan, tsan)
+endif
 
-# Evaluated when a recipe runs, so that a machine without the libraries can still run `make setup`.
+# Asked for once, when the first recipe needs it, so that a machine without the libraries can still run `make setup`.
 LIBRARIES = yaml-0.1 libcjson hdf5-serial libpcre2-8 libutf8proc libxxhash openblas
-LIBRARY_CFLAGS = $(shell pkg-config --cflags $(LIBRARIES))
-LIBRARY_LDLIBS = $(shell pkg-config --libs $(LIBRARIES)) -lhdf5_serial_hl -lm -lpthread
+LIBRARY_CFLAGS = $(eval LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES)))$(LIBRARY_CFLAGS)
+LIBRARY_LDLIBS = $(eval LIBRARY_LDLIBS := $(shell pkg-config --libs $(LIBRARIES)) -lhdf5_serial_hl -lm -lpthread)$(LIBRARY_LDLIBS)
 BUILD_INFO = -DFL_BUILD_FLAGS='"$(OPTIMISE_$(CONFIG)) -ffp-contract=off"' -DFL_BUILD_CONFIG='"$(CONFIG)"'
 CFLAGS_ALL = $(STANDARD_FLAGS) $(WARNINGS) $(OPTIMISE_$(CONFIG)) $(LIBRARY_CFLAGS) $(CFLAGS)
 
@@ -31,21 +49,52 @@ LIBRARY_FOLDERS = harness/base harness/config harness/model harness/compute attn
                   harness/measure harness/eval harness/store analysis
 LIBRARY_SOURCES = $(wildcard $(addsuffix /*.c,$(LIBRARY_FOLDERS)))
 CLI_SOURCES = $(wildcard harness/cli/*.c)
-SUPPORT_SOURCES = $(wildcard tests/support/*.c)
+SUPPORT_SOURCES = $(filter-out %/fuzz_driver.c,$(wildcard tests/support/*.c))
 TEST_SOURCES = $(wildcard tests/unit/test_*.c)
+FUZZ_SOURCES = $(wildcard tests/fuzz/fuzz_*.c)
+BENCH_SOURCES = $(wildcard bench/bench_*.c)
 
 object = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIBRARY = $(BUILD)/libfrostline.a
 PROGRAM = $(BUILD)/frostline
 TESTS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
+# Fuzz targets with a corpus in the tree are replayed as tests, by a plain driver and any compiler.
+REPLAYS = $(foreach name,$(patsubst tests/fuzz/%.c,%,$(FUZZ_SOURCES)),\
+            $(if $(wildcard tests/fuzz/corpus/$(patsubst fuzz_%,%,$(name))/*),$(BUILD)/tests/$(name)))
+FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzzers/%,$(FUZZ_SOURCES))
+BENCHES = $(patsubst bench/%.c,$(BUILD)/bench/%,$(BENCH_SOURCES))
 
 Q = $(if $(V),,@)
+# All processors, unless the user said -j.
+AGAIN = $(MAKE) --no-print-directory $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,$(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)))
 
 .PHONY: all help
-all: $(PROGRAM)
+all: $(LIBRARY) $(if $(CLI_SOURCES),$(PROGRAM))
 
 help:
-	@sed -n 's/^#: //p' Makefile
+	@sed -n 's/^#: \{0,1\}//p' Makefile
+
+# Set-up -------------------------------------------------------------------------------------------------------------
+
+MODEL_SET = $(if $(wildcard $(MODEL)),,model)
+
+.PHONY: setup run test
+setup:
+	@harness/setup/packages.sh build run $(MODEL_SET)
+	@harness/setup/default_model.sh
+
+run: setup
+	@$(AGAIN) all
+	@$(PROGRAM) run configs/quickstart.yaml --out results/quickstart
+
+# Without the model (no network) the suite still runs; the tests that need it say so and skip.
+test:
+	@harness/setup/packages.sh build run test $(MODEL_SET)
+	@harness/setup/default_model.sh || echo "make test: going on without the default model"
+	@harness/setup/packs.sh
+	@$(AGAIN) check
+
+# Program and library ------------------------------------------------------------------------------------------------
 
 $(LIBRARY): $(call object,$(LIBRARY_SOURCES))
 	$(Q)rm -f $@
@@ -55,25 +104,106 @@ $(PROGRAM): $(call object,$(CLI_SOURCES)) $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
 
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(call object,$(SUPPORT_SOURCES)) $(LIBRARY)
-	@mkdir -p $(dir $@)
+# An archive, so that a test links only the support it uses.
+SUPPORT = $(BUILD)/libsupport.a
+$(SUPPORT): $(call object,$(SUPPORT_SOURCES))
+	$(Q)rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(SUPPORT) $(LIBRARY)
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ -lcmocka $(LIBRARY_LDLIBS)
+
+$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(call object,tests/support/fuzz_driver.c) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
+
+$(BUILD)/fuzzers/%: $(BUILD)/tests/fuzz/%.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
 
 # Kernels for one instruction set live in files named after it; everything else is baseline x86-64 (or whatever the target is).
 $(BUILD)/%_avx2.o: TARGET_FLAGS = -mavx2 -mfma
 $(BUILD)/%_avx512.o: TARGET_FLAGS = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
 
 $(BUILD)/%.o: %.c Makefile
-	@mkdir -p $(dir $@)
+	@mkdir -p $(@D)
 	@echo "cc $<"
 	$(Q)$(CC) $(CFLAGS_ALL) $(TARGET_FLAGS) $(BUILD_INFO) -MMD -MP -c -o $@ $<
 
--include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES)))
--include $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%.d,$(TEST_SOURCES))
+# The code's revision, for provenance: rewritten, and its one reader recompiled, only when it changes.
+REVISION = $(BUILD)/generated/build_revision.h
+.PHONY: revision
+$(REVISION): revision
+	@harness/setup/revision.sh $@
+$(BUILD)/harness/cli/build_info.o: $(REVISION)
+$(BUILD)/harness/cli/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
+
+-include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
+             $(FUZZ_SOURCES) $(BENCH_SOURCES) tests/support/fuzz_driver.c))
 .SECONDARY:
 
-.PHONY: check tests
-tests: $(TESTS)
-#: make check        build and run the tests without set-up (TEST=name for one binary)
-check: $(PROGRAM) $(TESTS)
-	@FROSTLINE=$(PROGRAM) tests/run_tests.sh $(if $(TEST),$(BUILD)/tests/$(TEST),$(TESTS))
+# Checks -------------------------------------------------------------------------------------------------------------
+
+.PHONY: tests check check-full asan ubsan tsan fuzz fuzzers lint format bench
+tests: $(TESTS) $(REPLAYS)
+
+check: all $(if $(TEST),$(BUILD)/tests/$(TEST),$(TESTS) $(REPLAYS))
+	@FROSTLINE=$(PROGRAM) tests/run_tests.sh $(if $(TEST),$(BUILD)/tests/$(TEST),$(TESTS) $(REPLAYS))
+
+check-full:
+	@FROSTLINE_FULL=1 TEST_TIMEOUT=7200 $(AGAIN) check
+
+asan ubsan tsan:
+	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	    TSAN_OPTIONS=suppressions=tests/support/tsan.supp:halt_on_error=1 $(AGAIN) CONFIG=$@ check
+
+fuzzers: $(FUZZERS)
+
+fuzz:
+	@harness/setup/packages.sh build fuzz
+	@$(AGAIN) CONFIG=fuzz CC=clang fuzzers
+	@for fuzzer in $(FUZZ_SOURCES:tests/fuzz/%.c=%); do \
+	    name=$${fuzzer#fuzz_}; mkdir -p build/fuzz/corpus/$$name build/fuzz/found; \
+	    echo "fuzz $$name, $(FUZZ_SECONDS) s"; \
+	    build/fuzz/fuzzers/$$fuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3000 -print_final_stats=1 \
+	        -artifact_prefix=build/fuzz/found/$$name- build/fuzz/corpus/$$name \
+	        $$(ls -d tests/fuzz/corpus/$$name 2>/dev/null) >build/fuzz/$$name.log 2>&1 \
+	        || { tail -n 40 build/fuzz/$$name.log; exit 1; }; \
+	    grep -h number_of_executed_units build/fuzz/$$name.log; \
+	done
+
+lint:
+	@harness/setup/lint_floors.sh $(CC) $(STANDARD_FLAGS) $(WARNINGS) $(LIBRARY_CFLAGS)
+	@if command -v cppcheck >/dev/null; then echo "cppcheck"; \
+	    cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr \
+	        --suppressions-list=harness/setup/cppcheck.txt -j$(shell nproc) -I. $(LIBRARY_SOURCES) $(CLI_SOURCES); \
+	 else echo "cppcheck is not installed"; fi
+	@if command -v clang-tidy >/dev/null; then echo "clang-tidy"; \
+	    clang-tidy --quiet $(LIBRARY_SOURCES) $(CLI_SOURCES) -- $(STANDARD_FLAGS) $(LIBRARY_CFLAGS) $(BUILD_INFO) \
+	        -I$(BUILD)/generated 2>/dev/null; \
+	 else echo "clang-tidy is not installed"; fi
+
+format:
+	@harness/setup/packages.sh format
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+bench: $(PROGRAM) $(BENCHES)
+	@for program in $(BENCHES); do $$program || exit 1; done
+
+# Install and clean --------------------------------------------------------------------------------------------------
+
+.PHONY: install clean
+install: $(LIBRARY) $(if $(CLI_SOURCES),$(PROGRAM))
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/frostline
+	@for file in $$(git ls-files configs datasets results 2>/dev/null || find configs datasets results -name '*.[ymt][adx]*'); do \
+	    install -D -m 644 "$$file" "$(DESTDIR)$(PREFIX)/share/frostline/$$file"; done
+	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/frostline/README.md
+	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/frostline/LICENSE
+
+clean:
+	rm -rf build

@@ -67,7 +67,8 @@ void fl_assert_close(const float *x, const double *reference, size_t count, doub
     judge(d, d.relative, bound, what);
 }
 
-void fl_assert_close_doubles(const double *x, const double *reference, size_t count, double bound, const char *what) {
+void fl_assert_close_doubles(const double *x, const double *reference, size_t count, double bound,
+                             const char *what) {
     fl_difference d = fl_compare_doubles(x, reference, count);
     judge(d, d.relative, bound, what);
 }
