@@ -17,7 +17,8 @@ typedef struct fl_checkpoint fl_checkpoint;
 typedef enum fl_checkpoint_format { FL_CHECKPOINT_SAFETENSORS = 0, FL_CHECKPOINT_GGUF } fl_checkpoint_format;
 
 /* One tensor as listed by the file. `readable` is false for types this build cannot widen (K-quants, integers ...): the
- * entry is listed, `type_name` says what it is, and `bytes` points to its stored bytes; fl_checkpoint_find refuses it. */
+ * entry is listed, `type_name` says what it is, and `bytes` points to its stored bytes; fl_checkpoint_find refuses it. Then
+ * tensor.type may be FL_DTYPE_COUNT, and a rank above FL_TENSOR_MAX_RANK is folded into the slowest axis. */
 typedef struct fl_checkpoint_entry {
     fl_tensor tensor;
     const char *type_name;
@@ -26,13 +27,21 @@ typedef struct fl_checkpoint_entry {
     bool readable;
 } fl_checkpoint_entry;
 
-/* path: a .safetensors file, a model.safetensors.index.json, or a .gguf file. */
+/* path: a .safetensors file, a model.safetensors.index.json, or a .gguf file (the first of a split one). */
 fl_status fl_checkpoint_open(const char *path, fl_checkpoint **out, fl_error *error);
 void fl_checkpoint_close(fl_checkpoint *checkpoint);
 
 fl_checkpoint_format fl_checkpoint_format_of(const fl_checkpoint *checkpoint);
 size_t fl_checkpoint_count(const fl_checkpoint *checkpoint);
 const fl_checkpoint_entry *fl_checkpoint_entry_at(const fl_checkpoint *checkpoint, size_t index);
+
+/* The text a safetensors file's __metadata__ gives for `key`, or NULL (always NULL for sharded files and GGUF). */
+const char *fl_checkpoint_metadata(const fl_checkpoint *checkpoint, const char *key);
+
+/* Files mapped, their paths and sizes: one, or the shards. */
+size_t fl_checkpoint_file_count(const fl_checkpoint *checkpoint);
+const char *fl_checkpoint_file_path(const fl_checkpoint *checkpoint, size_t index);
+size_t fl_checkpoint_file_bytes(const fl_checkpoint *checkpoint, size_t index);
 
 /* The entry of that name, or NULL. */
 const fl_checkpoint_entry *fl_checkpoint_lookup(const fl_checkpoint *checkpoint, const char *name);

@@ -1,0 +1,191 @@
+#include "harness/model/checkpoint.h"
+
+#include <string.h>
+
+#include "harness/base/memory.h"
+#include "harness/model/checkpoint_entries.h"
+#include "harness/model/fault_list.h"
+#include "harness/model/mapped_file.h"
+#include "harness/model/safetensors.h"
+#include "harness/model/shard_index.h"
+
+struct fl_checkpoint {
+    fl_checkpoint_format format;
+    fl_mapped_file *files; /* [file_count] */
+    size_t file_count;
+    fl_checkpoint_entries entries;
+    fl_safetensors_metadata metadata;
+};
+
+static fl_status open_single(fl_checkpoint *checkpoint, const char *path, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(&checkpoint->files, 1, error));
+    FL_TRY(fl_mapped_file_open(path, &checkpoint->files[0], error));
+    checkpoint->file_count = 1;
+    return fl_safetensors_list(&checkpoint->files[0], &checkpoint->entries, &checkpoint->metadata, error);
+}
+
+/* Maps every shard and lists it in listings[shard]; all shards that cannot be opened are reported together.
+ */
+static fl_status open_shards(fl_checkpoint *checkpoint, const fl_shard_index *index, const char *path,
+                             fl_checkpoint_entries *listings, fl_error *error) {
+    fl_fault_list faults = {0};
+    FL_TRY(FL_ALLOCATE(&checkpoint->files, index->shard_count, error));
+    checkpoint->file_count = index->shard_count;
+    for (size_t i = 0; i < index->shard_count; i++) {
+        fl_error fault;
+        fl_status status = fl_mapped_file_open(index->shards[i], &checkpoint->files[i], &fault);
+        if (status == FL_OK) status = fl_safetensors_list(&checkpoint->files[i], &listings[i], NULL, &fault);
+        if (status == FL_OK) status = fl_checkpoint_entries_index(&listings[i], index->shards[i], &fault);
+        if (status != FL_OK) fl_fault_list_add(&faults, status, "%s", fault.message);
+    }
+    return fl_fault_list_result(&faults, path, error);
+}
+
+static fl_status add_again(fl_checkpoint_entries *entries, const fl_checkpoint_entry *entry,
+                           fl_error *error) {
+    const fl_tensor *tensor = &entry->tensor;
+    bool readable = tensor->type != FL_DTYPE_COUNT;
+    fl_checkpoint_listing listing = {
+        .name = tensor->name,
+        .name_bytes = strlen(tensor->name),
+        .type = readable ? fl_stored_type_of_dtype(tensor->type)
+                         : fl_stored_type_of_safetensors(entry->type_name),
+        .type_name = entry->type_name,
+        .rank = tensor->rank,
+        .shape = tensor->shape,
+        .bytes = entry->bytes,
+        .byte_count = entry->byte_count,
+    };
+    FL_TRY(fl_checkpoint_entries_add(entries, &listing, error));
+    entries->items[entries->count - 1].readable = entry->readable;
+    return FL_OK;
+}
+
+/* Takes each tensor from the shard the index assigns it to; whatever else the shards hold is not looked at.
+ */
+static fl_status collect(fl_checkpoint *checkpoint, const fl_shard_index *index, const char *path,
+                         const fl_checkpoint_entries *listings, fl_error *error) {
+    fl_fault_list faults = {0};
+    for (size_t i = 0; i < index->count; i++) {
+        const fl_shard_assignment *assignment = &index->assignments[i];
+        const fl_checkpoint_entry *entry =
+            fl_checkpoint_entries_find(&listings[assignment->shard], assignment->tensor);
+        if (entry == NULL) {
+            fl_fault_list_add(&faults, FL_ERROR_FORMAT, "tensor %s is not in its shard %s",
+                              assignment->tensor, index->shards[assignment->shard]);
+        } else {
+            FL_TRY(add_again(&checkpoint->entries, entry, error));
+        }
+    }
+    return fl_fault_list_result(&faults, path, error);
+}
+
+static fl_status open_sharded(fl_checkpoint *checkpoint, const char *path, fl_error *error) {
+    fl_shard_index index;
+    fl_checkpoint_entries *listings = NULL;
+    FL_TRY(fl_shard_index_read(path, &index, error));
+    fl_status status = FL_ALLOCATE(&listings, index.shard_count, error);
+    if (status == FL_OK) status = open_shards(checkpoint, &index, path, listings, error);
+    if (status == FL_OK) status = collect(checkpoint, &index, path, listings, error);
+    for (size_t i = 0; listings != NULL && i < index.shard_count; i++)
+        fl_checkpoint_entries_free(&listings[i]);
+    fl_memory_free(listings);
+    fl_shard_index_free(&index);
+    return status;
+}
+
+static bool has_suffix(const char *path, const char *suffix) {
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+fl_status fl_checkpoint_open(const char *path, fl_checkpoint **out, fl_error *error) {
+    *out = NULL;
+    fl_checkpoint *checkpoint = NULL;
+    FL_TRY(FL_ALLOCATE(&checkpoint, 1, error));
+    checkpoint->format = FL_CHECKPOINT_SAFETENSORS;
+    fl_status status = has_suffix(path, ".json") ? open_sharded(checkpoint, path, error)
+                                                 : open_single(checkpoint, path, error);
+    if (status == FL_OK) status = fl_checkpoint_entries_index(&checkpoint->entries, path, error);
+    if (status != FL_OK) {
+        fl_checkpoint_close(checkpoint);
+        return status;
+    }
+    *out = checkpoint;
+    return FL_OK;
+}
+
+void fl_checkpoint_close(fl_checkpoint *checkpoint) {
+    if (checkpoint == NULL) return;
+    fl_checkpoint_entries_free(&checkpoint->entries);
+    fl_safetensors_metadata_free(&checkpoint->metadata);
+    for (size_t i = 0; i < checkpoint->file_count; i++) fl_mapped_file_close(&checkpoint->files[i]);
+    fl_memory_free(checkpoint->files);
+    fl_memory_free(checkpoint);
+}
+
+fl_checkpoint_format fl_checkpoint_format_of(const fl_checkpoint *checkpoint) {
+    return checkpoint->format;
+}
+
+size_t fl_checkpoint_count(const fl_checkpoint *checkpoint) {
+    return checkpoint->entries.count;
+}
+
+const fl_checkpoint_entry *fl_checkpoint_entry_at(const fl_checkpoint *checkpoint, size_t index) {
+    return &checkpoint->entries.items[index];
+}
+
+const char *fl_checkpoint_metadata(const fl_checkpoint *checkpoint, const char *key) {
+    for (size_t i = 0; i < checkpoint->metadata.count; i++) {
+        if (strcmp(checkpoint->metadata.keys[i], key) == 0) return checkpoint->metadata.values[i];
+    }
+    return NULL;
+}
+
+size_t fl_checkpoint_file_count(const fl_checkpoint *checkpoint) {
+    return checkpoint->file_count;
+}
+
+const char *fl_checkpoint_file_path(const fl_checkpoint *checkpoint, size_t index) {
+    return checkpoint->files[index].path;
+}
+
+size_t fl_checkpoint_file_bytes(const fl_checkpoint *checkpoint, size_t index) {
+    return checkpoint->files[index].size;
+}
+
+const fl_checkpoint_entry *fl_checkpoint_lookup(const fl_checkpoint *checkpoint, const char *name) {
+    return fl_checkpoint_entries_find(&checkpoint->entries, name);
+}
+
+fl_status fl_checkpoint_find(const fl_checkpoint *checkpoint, const char *name, fl_tensor *out,
+                             fl_error *error) {
+    const char *path = checkpoint->files[0].path;
+    const fl_checkpoint_entry *entry = fl_checkpoint_lookup(checkpoint, name);
+    if (entry == NULL) return fl_error_set(error, FL_ERROR_FORMAT, "%s: tensor %s is missing", path, name);
+    if (!entry->readable && entry->tensor.type != FL_DTYPE_COUNT) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: tensor %s has more than %d dimensions", path,
+                            name, FL_TENSOR_MAX_RANK);
+    }
+    if (!entry->readable) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported",
+                            path, name, entry->type_name);
+    }
+    *out = entry->tensor;
+    return FL_OK;
+}
+
+fl_status fl_checkpoint_hash(const fl_checkpoint *checkpoint, fl_hash *out, fl_error *error) {
+    fl_hash_stream *stream = NULL;
+    FL_TRY(fl_hash_stream_create(&stream, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < checkpoint->file_count && status == FL_OK; i++) {
+        const fl_mapped_file *file = &checkpoint->files[i];
+        status = fl_mapped_file_check(file, error);
+        if (status == FL_OK) fl_hash_stream_add(stream, file->data, file->size);
+    }
+    if (status == FL_OK) *out = fl_hash_stream_value(stream);
+    fl_hash_stream_destroy(stream);
+    return status;
+}

@@ -1,0 +1,171 @@
+#include "harness/model/tensor.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "harness/model/stored_type.h"
+
+enum { LARGEST_BLOCK = 32 };
+
+const char *fl_dtype_name(fl_dtype type) {
+    return fl_stored_type_of_dtype(type)->name;
+}
+size_t fl_dtype_block_elements(fl_dtype type) {
+    return fl_stored_type_of_dtype(type)->block_elements;
+}
+size_t fl_dtype_block_bytes(fl_dtype type) {
+    return fl_stored_type_of_dtype(type)->block_bytes;
+}
+
+size_t fl_dtype_row_bytes(fl_dtype type, size_t columns) {
+    const fl_stored_type *stored = fl_stored_type_of_dtype(type);
+    assert(columns % stored->block_elements == 0);
+    return columns / stored->block_elements * stored->block_bytes;
+}
+
+static float float_of_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Exact, subnormals included, without float32 subnormal arithmetic (a flush-to-zero mode would lose it). */
+static inline float half_to_float(uint16_t half) {
+    const uint32_t exponent_mask = 0x7c00u << 13, rebias = 112u << 23;
+    uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
+    uint32_t exponent = bits & exponent_mask;
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    bits += rebias;
+    if (exponent == exponent_mask) {
+        bits += rebias;
+    } else if (exponent == 0) {
+        float tiny = float_of_bits(bits + (1u << 23)) - float_of_bits(113u << 23);
+        memcpy(&bits, &tiny, sizeof bits);
+    }
+    return float_of_bits(bits | sign);
+}
+
+static float load_half(const unsigned char *bytes) {
+    uint16_t half;
+    memcpy(&half, bytes, sizeof half);
+    return half_to_float(half);
+}
+
+static void widen_f32(const unsigned char *bytes, size_t blocks, float *out) {
+    memcpy(out, bytes, blocks * sizeof *out);
+}
+
+static void widen_f16(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++) out[i] = load_half(bytes + 2 * i);
+}
+
+static void widen_bf16(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++) {
+        uint16_t upper;
+        memcpy(&upper, bytes + 2 * i, sizeof upper);
+        out[i] = float_of_bits((uint32_t)upper << 16);
+    }
+}
+
+/* Q4 and Q5 blocks: a scale, perhaps a minimum, perhaps 32 high bits, then 16 bytes whose low nibbles are
+ * elements 0..15 and whose high nibbles are 16..31. value = scale * (code - offset) + minimum. */
+static void widen_nibbles(const unsigned char *codes, uint32_t high_bits, float scale, int offset,
+                          float minimum, bool has_minimum, float *out) {
+    for (int j = 0; j < 16; j++) {
+        int low = (codes[j] & 15) | (int)(((high_bits >> j) & 1u) << 4);
+        int high = (codes[j] >> 4) | (int)(((high_bits >> (j + 16)) & 1u) << 4);
+        out[j] = scale * (float)(low - offset);
+        out[j + 16] = scale * (float)(high - offset);
+    }
+    if (!has_minimum) return;
+    for (int j = 0; j < 32; j++) out[j] += minimum;
+}
+
+static uint32_t load_high_bits(const unsigned char *bytes) {
+    uint32_t bits;
+    memcpy(&bits, bytes, sizeof bits);
+    return bits;
+}
+
+static void widen_q4_0(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 18, out += 32) {
+        widen_nibbles(bytes + 2, 0, load_half(bytes), 8, 0.0f, false, out);
+    }
+}
+
+static void widen_q4_1(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 20, out += 32) {
+        widen_nibbles(bytes + 4, 0, load_half(bytes), 0, load_half(bytes + 2), true, out);
+    }
+}
+
+static void widen_q5_0(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 22, out += 32) {
+        widen_nibbles(bytes + 6, load_high_bits(bytes + 2), load_half(bytes), 16, 0.0f, false, out);
+    }
+}
+
+static void widen_q5_1(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 24, out += 32) {
+        widen_nibbles(bytes + 8, load_high_bits(bytes + 4), load_half(bytes), 0, load_half(bytes + 2), true,
+                      out);
+    }
+}
+
+static void widen_q8_0(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 34, out += 32) {
+        float scale = load_half(bytes);
+        for (int j = 0; j < 32; j++) out[j] = scale * (float)(int8_t)bytes[2 + j];
+    }
+}
+
+typedef void (*widen_blocks)(const unsigned char *bytes, size_t blocks, float *out);
+
+static const widen_blocks wideners[FL_DTYPE_COUNT] = {
+    [FL_DTYPE_F32] = widen_f32,   [FL_DTYPE_F16] = widen_f16,   [FL_DTYPE_BF16] = widen_bf16,
+    [FL_DTYPE_Q4_0] = widen_q4_0, [FL_DTYPE_Q4_1] = widen_q4_1, [FL_DTYPE_Q5_0] = widen_q5_0,
+    [FL_DTYPE_Q5_1] = widen_q5_1, [FL_DTYPE_Q8_0] = widen_q8_0,
+};
+
+/* Where the converter put index `wanted` of Hugging Face's order: within a head of d, element j of half h is
+ * at 2 j + h. */
+static size_t stored_index(size_t wanted, size_t total, size_t heads) {
+    if (heads == 0) return wanted;
+    size_t head_dim = total / heads, half = head_dim / 2;
+    size_t head = wanted / head_dim, within = wanted % head_dim;
+    return head * head_dim + 2 * (within % half) + within / half;
+}
+
+static void widen_permuted_vector(const fl_tensor *tensor, float *out) {
+    size_t elements = fl_dtype_block_elements(tensor->type), bytes = fl_dtype_block_bytes(tensor->type);
+    assert(elements <= LARGEST_BLOCK);
+    for (size_t i = 0; i < tensor->columns; i++) {
+        float block[LARGEST_BLOCK];
+        size_t from = stored_index(i, tensor->columns, tensor->permuted_heads);
+        const unsigned char *data = tensor->data;
+        wideners[tensor->type](data + from / elements * bytes, 1, block);
+        out[i] = block[from % elements];
+    }
+}
+
+void fl_tensor_widen_row(const fl_tensor *tensor, size_t row, float *out) {
+    assert(row < tensor->rows && tensor->type < FL_DTYPE_COUNT);
+    if (tensor->rank == 1 && tensor->permuted_heads > 0) {
+        widen_permuted_vector(tensor, out);
+        return;
+    }
+    size_t stored = stored_index(row, tensor->rows, tensor->permuted_heads);
+    const unsigned char *data = tensor->data;
+    data += stored * fl_dtype_row_bytes(tensor->type, tensor->columns);
+    wideners[tensor->type](data, tensor->columns / fl_dtype_block_elements(tensor->type), out);
+}
+
+void fl_tensor_widen_rows(const fl_tensor *tensor, size_t first, size_t count, float *out) {
+    for (size_t i = 0; i < count; i++) fl_tensor_widen_row(tensor, first + i, out + i * tensor->columns);
+}
+
+size_t fl_tensor_bytes(const fl_tensor *tensor) {
+    return tensor->rows * fl_dtype_row_bytes(tensor->type, tensor->columns);
+}
