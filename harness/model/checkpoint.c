@@ -5,6 +5,8 @@
 #include "harness/base/memory.h"
 #include "harness/model/checkpoint_entries.h"
 #include "harness/model/fault_list.h"
+#include "harness/model/gguf.h"
+#include "harness/model/gguf_split.h"
 #include "harness/model/mapped_file.h"
 #include "harness/model/safetensors.h"
 #include "harness/model/shard_index.h"
@@ -13,15 +15,87 @@ struct fl_checkpoint {
     fl_checkpoint_format format;
     fl_mapped_file *files; /* [file_count] */
     size_t file_count;
+    fl_gguf **ggufs; /* [file_count], or NULL for safetensors */
     fl_checkpoint_entries entries;
     fl_safetensors_metadata metadata;
 };
 
+static fl_status add_gguf_tensors(fl_checkpoint *checkpoint, const fl_gguf *gguf, fl_error *error) {
+    for (size_t i = 0; i < fl_gguf_tensor_count(gguf); i++) {
+        const fl_gguf_tensor *tensor = fl_gguf_tensor_at(gguf, i);
+        fl_checkpoint_listing listing = {
+            .name = tensor->name,
+            .name_bytes = tensor->name_bytes,
+            .type = fl_stored_type_of_gguf(tensor->type_id),
+            .rank = tensor->rank,
+            .shape = tensor->shape,
+            .bytes = tensor->bytes,
+            .byte_count = tensor->byte_count,
+        };
+        FL_TRY(fl_checkpoint_entries_add(&checkpoint->entries, &listing, error));
+    }
+    return FL_OK;
+}
+
+/* Parts after the first, in order. */
+static fl_status open_gguf_part(fl_checkpoint *checkpoint, size_t part, size_t count, fl_error *error) {
+    char *path = NULL;
+    size_t said = 0;
+    FL_TRY(fl_gguf_split_path(checkpoint->files[0].path, part, count, &path, error));
+    fl_status status = fl_mapped_file_open(path, &checkpoint->files[part], error);
+    fl_memory_free(path);
+    FL_TRY(status);
+    FL_TRY(fl_gguf_parse(&checkpoint->files[part], &checkpoint->ggufs[part], error));
+    FL_TRY(fl_gguf_split_check(checkpoint->ggufs[part], part, count, &said, error));
+    return add_gguf_tensors(checkpoint, checkpoint->ggufs[part], error);
+}
+
+static fl_status check_gguf_total(const fl_checkpoint *checkpoint, fl_error *error) {
+    uint64_t total = 0;
+    if (!fl_gguf_find_unsigned(checkpoint->ggufs[0], "split.tensors.count", &total)) return FL_OK;
+    if (total == checkpoint->entries.count) return FL_OK;
+    return fl_error_set(error, FL_ERROR_FORMAT,
+                        "%s: key split.tensors.count says %llu, the parts hold %zu tensors",
+                        checkpoint->files[0].path, (unsigned long long)total, checkpoint->entries.count);
+}
+
+/* files[0] is mapped already. The arrays grow once the first part has said how many there are; nothing points
+ * into them but the first part's parser, which is run again. */
+static fl_status open_gguf(fl_checkpoint *checkpoint, fl_error *error) {
+    size_t count = 0;
+    checkpoint->format = FL_CHECKPOINT_GGUF;
+    FL_TRY(FL_ALLOCATE(&checkpoint->ggufs, 1, error));
+    FL_TRY(fl_gguf_parse(&checkpoint->files[0], &checkpoint->ggufs[0], error));
+    FL_TRY(fl_gguf_split_check(checkpoint->ggufs[0], 0, 0, &count, error));
+    if (count > 1) {
+        fl_gguf_close(checkpoint->ggufs[0]);
+        checkpoint->ggufs[0] = NULL;
+        FL_TRY(FL_RESIZE(&checkpoint->ggufs, 1, count, error));
+        FL_TRY(FL_RESIZE(&checkpoint->files, 1, count, error));
+        checkpoint->file_count = count;
+        FL_TRY(fl_gguf_parse(&checkpoint->files[0], &checkpoint->ggufs[0], error));
+    }
+    FL_TRY(add_gguf_tensors(checkpoint, checkpoint->ggufs[0], error));
+    for (size_t part = 1; part < count; part++) FL_TRY(open_gguf_part(checkpoint, part, count, error));
+    return count > 1 ? check_gguf_total(checkpoint, error) : FL_OK;
+}
+
+static bool has_suffix(const char *path, const char *suffix) {
+    size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+/* A GGUF file is known by its first bytes or by its name, so that a damaged one is named for what it should
+ * be. */
 static fl_status open_single(fl_checkpoint *checkpoint, const char *path, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&checkpoint->files, 1, error));
     FL_TRY(fl_mapped_file_open(path, &checkpoint->files[0], error));
     checkpoint->file_count = 1;
-    return fl_safetensors_list(&checkpoint->files[0], &checkpoint->entries, &checkpoint->metadata, error);
+    const fl_mapped_file *file = &checkpoint->files[0];
+    if (has_suffix(path, ".gguf") || (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)) {
+        return open_gguf(checkpoint, error);
+    }
+    return fl_safetensors_list(file, &checkpoint->entries, &checkpoint->metadata, error);
 }
 
 /* Maps every shard and lists it in listings[shard]; all shards that cannot be opened are reported together.
@@ -94,11 +168,6 @@ static fl_status open_sharded(fl_checkpoint *checkpoint, const char *path, fl_er
     return status;
 }
 
-static bool has_suffix(const char *path, const char *suffix) {
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 fl_status fl_checkpoint_open(const char *path, fl_checkpoint **out, fl_error *error) {
     *out = NULL;
     fl_checkpoint *checkpoint = NULL;
@@ -119,13 +188,21 @@ void fl_checkpoint_close(fl_checkpoint *checkpoint) {
     if (checkpoint == NULL) return;
     fl_checkpoint_entries_free(&checkpoint->entries);
     fl_safetensors_metadata_free(&checkpoint->metadata);
-    for (size_t i = 0; i < checkpoint->file_count; i++) fl_mapped_file_close(&checkpoint->files[i]);
+    for (size_t i = 0; i < checkpoint->file_count; i++) {
+        if (checkpoint->ggufs != NULL) fl_gguf_close(checkpoint->ggufs[i]);
+        fl_mapped_file_close(&checkpoint->files[i]);
+    }
+    fl_memory_free(checkpoint->ggufs);
     fl_memory_free(checkpoint->files);
     fl_memory_free(checkpoint);
 }
 
 fl_checkpoint_format fl_checkpoint_format_of(const fl_checkpoint *checkpoint) {
     return checkpoint->format;
+}
+
+const fl_gguf *fl_checkpoint_gguf(const fl_checkpoint *checkpoint) {
+    return checkpoint->ggufs != NULL ? checkpoint->ggufs[0] : NULL;
 }
 
 size_t fl_checkpoint_count(const fl_checkpoint *checkpoint) {

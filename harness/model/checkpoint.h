@@ -10,6 +10,7 @@
 
 #include "harness/base/hash.h"
 #include "harness/base/status.h"
+#include "harness/model/gguf.h"
 #include "harness/model/tensor.h"
 
 typedef struct fl_checkpoint fl_checkpoint;
@@ -37,6 +38,9 @@ const fl_checkpoint_entry *fl_checkpoint_entry_at(const fl_checkpoint *checkpoin
 
 /* The text a safetensors file's __metadata__ gives for `key`, or NULL (always NULL for sharded files and GGUF). */
 const char *fl_checkpoint_metadata(const fl_checkpoint *checkpoint, const char *key);
+
+/* The metadata of a GGUF checkpoint (of its first part), or NULL. Lives as long as the checkpoint. */
+const fl_gguf *fl_checkpoint_gguf(const fl_checkpoint *checkpoint);
 
 /* Files mapped, their paths and sizes: one, or the shards. */
 size_t fl_checkpoint_file_count(const fl_checkpoint *checkpoint);
