@@ -2,6 +2,8 @@
 #ifndef FL_ENGINE_NETWORK_H
 #define FL_ENGINE_NETWORK_H
 
+#include <stddef.h>
+
 #include "harness/base/status.h"
 #include "harness/compute/compute.h"
 #include "harness/model/model.h"
@@ -30,5 +32,8 @@ void fl_network_destroy(fl_network *network);
 
 /* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
 void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits);
+
+/* Bytes of keys and values that the frozen softmax of a layer holds for a sequence of `tokens` (a sliding window caps it). */
+size_t fl_network_cache_bytes(const fl_network *network, size_t layer, size_t tokens);
 
 #endif

@@ -2,7 +2,14 @@
  *
  * Tokens are appended in calls of any length; caches and states carry over, so any cut gives the same numbers up to rounding.
  * A session can be forked (a few-shot prefix is run once and forked for every question). Softmax layers keep a growing
- * key/value cache; linearised layers a fixed-size mixer. */
+ * key/value cache; linearised layers a fixed-size mixer.
+ *
+ * A call is worked off in blocks of at most FL_SESSION_BLOCK tokens, each through all layers, so that the memory for
+ * activations does not grow with the call.
+ *
+ * Dynamic RoPE scaling depends on the length of the sequence: like Hugging Face, a call uses the frequencies of the length
+ * reached at its end (or announced with fl_session_expect_length) and leaves keys cached earlier as they are. It is the one
+ * case in which a cut changes the numbers. */
 #ifndef FL_ENGINE_SESSION_H
 #define FL_ENGINE_SESSION_H
 
@@ -14,9 +21,11 @@
 #include "harness/base/status.h"
 #include "harness/engine/network.h"
 
+enum { FL_SESSION_BLOCK = 512 };
+
 typedef struct fl_session fl_session;
 
-/* Everything one layer computed for the tokens of one call. Valid during the callback only. */
+/* Everything one layer computed for the tokens of one block of a call. Valid during the callback only. */
 typedef struct fl_layer_view {
     size_t layer, tokens, first_position;
     const float *attention_input;  /* [T][E]  after the input norm: h */
@@ -29,7 +38,9 @@ typedef struct fl_layer_view {
 } fl_layer_view;
 
 typedef struct fl_session_observer {
-    /* A failure stops the forward pass and is passed on. */
+    /* Called once per block and layer, blocks outermost, each in ascending order: a call of more than FL_SESSION_BLOCK tokens
+     * comes to a layer several times, with rising first_position. A failure stops the forward pass and is passed on; the
+     * session then has to be reset. */
     fl_status (*layer)(void *context, const fl_layer_view *view, fl_error *error);
     void *context;
 } fl_session_observer;
@@ -45,6 +56,10 @@ void fl_session_reset(fl_session *session);
  * error here. */
 fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding, float *hidden,
                              const fl_session_observer *observer, fl_error *error);
+
+/* Announces that the sequence will be `tokens` long: dynamic RoPE then uses that length from the start, and caches are
+ * allocated once. 0 takes it back, as does a reset. */
+fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error *error);
 
 fl_status fl_session_fork(const fl_session *session, fl_session **out, fl_error *error);
 /* Makes *session equal to *source, reusing memory. Same network and mechanism. */

@@ -1,0 +1,511 @@
+#include "harness/measure/text_evaluation.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "harness/base/memory.h"
+#include "harness/engine/session.h"
+#include "harness/measure/diagnostics.h"
+#include "harness/measure/errors.h"
+#include "harness/measure/logit_scorer.h"
+#include "harness/measure/text_result.h"
+
+/* One mechanism under measurement. */
+typedef struct {
+    const fl_mechanism *mechanism;
+    fl_text_result *result;
+    fl_mixer **mixers;   /* [L], teacher forced; NULL entries in softmax layers; NULL when not wanted */
+    fl_session *session; /* propagated; NULL when not wanted */
+    float *hidden;       /* [block][E] */
+} fl_mechanism_run;
+
+/* The whole evaluation. The text is worked off in blocks of at most FL_SESSION_BLOCK tokens: the frozen model
+ * first, then every mechanism on the same block, so that memory does not grow with the length of a sequence.
+ */
+typedef struct {
+    const fl_network *network;
+    const fl_text_evaluation_options *options;
+    size_t layers, heads, model_dim, mix_dim, positions;
+    fl_session *frozen;
+    fl_key_geometry **geometry; /* [L] or NULL */
+    fl_text_totals totals;
+    fl_mechanism_run *runs;
+    size_t run_count;
+    size_t block;                /* tokens that the buffers below hold */
+    float *mix, *projected;      /* [block][H][D], [block][E]: of one mechanism */
+    float *attention, *residual; /* [L][block][E]: the frozen model's */
+    float *hidden;               /* [block][E]: the frozen model's */
+    float *state_norm;           /* [H][block] */
+    fl_row_error *errors;        /* [block][H] */
+    fl_moments *moments;         /* [block][H] */
+    fl_logit_scorer scorer;
+    double seconds_measuring; /* spent inside the frozen model's observer */
+} fl_evaluation;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void fl_sequences_release(fl_sequences *sequences) {
+    for (size_t s = 0; sequences->ids != NULL && s < sequences->count; s++) fl_memory_free(sequences->ids[s]);
+    fl_memory_free(sequences->ids);
+    fl_memory_free(sequences->lengths);
+    *sequences = (fl_sequences){0};
+}
+
+/* The first number that is not finite in x [T][rows of width each] names the place, once a run. */
+static void note_divergence(fl_text_result *result, const char *stage, size_t layer, size_t first,
+                            size_t tokens, size_t rows, size_t width, const float *x) {
+    if (result->diverged) return;
+    size_t at = fl_first_not_finite(x, tokens * rows * width);
+    if (at == tokens * rows * width) return;
+    result->diverged = true;
+    size_t position = first + at / (rows * width);
+    if (rows > 1) {
+        snprintf(result->diverged_at, sizeof result->diverged_at, "%s, layer %zu, head %zu, position %zu",
+                 stage, layer, at / width % rows, position);
+    } else {
+        snprintf(result->diverged_at, sizeof result->diverged_at, "%s, layer %zu, position %zu", stage, layer,
+                 position);
+    }
+}
+
+/* sums [T] += squared errors of `rows` rows a token; returns their total. With cosine, adds the cosines
+ * there. */
+static double add_errors(fl_evaluation *evaluation, size_t tokens, const float *reference, const float *other,
+                         double *sums, double *cosine) {
+    fl_row_errors(evaluation->network->compute->threads, tokens, evaluation->model_dim, reference, other,
+                  evaluation->errors);
+    double total = 0.0;
+    for (size_t t = 0; t < tokens; t++) {
+        sums[t] += evaluation->errors[t].squared;
+        total += evaluation->errors[t].squared;
+        if (cosine != NULL) *cosine += evaluation->errors[t].cosine;
+    }
+    return total;
+}
+
+static void add_head_errors(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view) {
+    size_t heads = evaluation->heads, positions = evaluation->positions;
+    fl_row_errors(evaluation->network->compute->threads, view->tokens * heads, result->head_dim, view->mix,
+                  evaluation->mix, evaluation->errors);
+    for (size_t t = 0; t < view->tokens; t++) {
+        for (size_t h = 0; h < heads; h++) {
+            size_t at = (view->layer * heads + h) * positions + view->first_position + t;
+            result->head_position_mse[at] += evaluation->errors[t * heads + h].squared;
+        }
+    }
+}
+
+static void add_state_norms(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view) {
+    for (size_t h = 0; h < evaluation->heads; h++) {
+        size_t at = (view->layer * evaluation->heads + h) * evaluation->positions + view->first_position;
+        for (size_t t = 0; t < view->tokens; t++) {
+            result->state_norm[at + t] += (double)evaluation->state_norm[h * view->tokens + t];
+        }
+    }
+}
+
+/* One mechanism on the frozen model's inputs of one layer and block. */
+static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_run *run,
+                                        const fl_layer_view *view, fl_error *error) {
+    fl_text_result *result = run->result;
+    fl_mixer *mixer = run->mixers[view->layer];
+    const fl_text_evaluation_options *options = evaluation->options;
+    if (mixer == NULL) { /* the frozen block itself */
+        if (options->teacher_forced) result->cosine[view->layer] += (double)view->tokens;
+        return FL_OK;
+    }
+    fl_mixer_call call = {
+        .tokens = view->tokens,
+        .query = view->query,
+        .key = view->key,
+        .value = view->value,
+        .input = view->attention_input,
+        .output = evaluation->mix,
+        .state_norm = options->diagnostics ? evaluation->state_norm : NULL,
+    };
+    if (options->diagnostics)
+        memset(evaluation->state_norm, 0, evaluation->heads * view->tokens * sizeof(float));
+    FL_TRY(fl_mixer_forward(mixer, &call, error));
+    note_divergence(result, "teacher forced", view->layer, view->first_position, view->tokens,
+                    evaluation->heads, result->head_dim, evaluation->mix);
+    if (options->diagnostics) add_state_norms(evaluation, result, view);
+    if (!options->teacher_forced) return FL_OK;
+    add_head_errors(evaluation, result, view);
+    fl_session_output_projection(evaluation->network, view->layer, view->tokens, evaluation->mix,
+                                 evaluation->projected);
+    double *positions = &result->position_nmse[view->layer * evaluation->positions + view->first_position];
+    result->mse[view->layer] += add_errors(evaluation, view->tokens, view->attention_output,
+                                           evaluation->projected, positions, &result->cosine[view->layer]);
+    return FL_OK;
+}
+
+static void add_moments(fl_evaluation *evaluation, size_t rows, size_t columns, const float *x,
+                        size_t targets, fl_moments *target) {
+    fl_row_moments(evaluation->network->compute->threads, rows, columns, x, evaluation->moments);
+    for (size_t row = 0; row < rows; row++) fl_moments_add(&target[row % targets], &evaluation->moments[row]);
+}
+
+static void keep_frozen(fl_evaluation *evaluation, const fl_layer_view *view) {
+    fl_text_totals *totals = &evaluation->totals;
+    size_t width = evaluation->model_dim, heads = evaluation->heads;
+    add_moments(evaluation, view->tokens, width, view->attention_output, 1, &totals->attention[view->layer]);
+    add_moments(evaluation, view->tokens * heads, evaluation->mix_dim / heads, view->mix, heads,
+                &totals->head[view->layer * heads]);
+    if (!evaluation->options->propagated) return;
+    add_moments(evaluation, view->tokens, width, view->residual, 1, &totals->residual[view->layer]);
+    size_t at = view->layer * evaluation->block * width, bytes = view->tokens * width * sizeof(float);
+    memcpy(evaluation->attention + at, view->attention_output, bytes);
+    memcpy(evaluation->residual + at, view->residual, bytes);
+}
+
+static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_error *error) {
+    fl_evaluation *evaluation = context;
+    const fl_text_evaluation_options *options = evaluation->options;
+    double start = now();
+    if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
+    if (options->diagnostics) {
+        size_t at =
+            view->layer * evaluation->network->shape.kv_heads * evaluation->positions + view->first_position;
+        fl_key_geometry_append(evaluation->geometry[view->layer], evaluation->network->compute->threads,
+                               view->tokens, view->key, evaluation->positions,
+                               &evaluation->totals.key_concentration[at],
+                               &evaluation->totals.projection_residual[at]);
+    }
+    for (size_t r = 0; r < evaluation->run_count; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        if (run->mixers == NULL) continue;
+        double run_start = now();
+        FL_TRY(measure_teacher_forced(evaluation, run, view, error));
+        run->result->seconds_teacher_forced += now() - run_start;
+    }
+    evaluation->seconds_measuring += now() - start;
+    return FL_OK;
+}
+
+typedef struct {
+    fl_evaluation *evaluation;
+    fl_mechanism_run *run;
+} fl_propagated_context;
+
+static fl_status observe_propagated(void *context, const fl_layer_view *view, fl_error *error) {
+    (void)error;
+    fl_evaluation *evaluation = ((fl_propagated_context *)context)->evaluation;
+    fl_text_result *result = ((fl_propagated_context *)context)->run->result;
+    note_divergence(result, "propagated", view->layer, view->first_position, view->tokens, evaluation->heads,
+                    result->head_dim, view->mix);
+    note_divergence(result, "propagated residual", view->layer, view->first_position, view->tokens, 1,
+                    evaluation->model_dim, view->residual);
+    if (!evaluation->options->propagated) return FL_OK;
+    size_t at = view->layer * evaluation->positions + view->first_position;
+    size_t frozen = view->layer * evaluation->block * evaluation->model_dim;
+    result->attention_mse[view->layer] +=
+        add_errors(evaluation, view->tokens, evaluation->attention + frozen, view->attention_output,
+                   &result->attention_position_nmse[at], NULL);
+    result->residual_mse[view->layer] +=
+        add_errors(evaluation, view->tokens, evaluation->residual + frozen, view->residual,
+                   &result->residual_position_nmse[at], NULL);
+    return FL_OK;
+}
+
+/* ids: of the whole sequence; rows `first` .. `first + rows - 1` of it are in the scorer. */
+static void add_reference_scores(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
+                                 size_t rows) {
+    const fl_logit_scorer *scorer = &evaluation->scorer;
+    for (size_t row = 0; row < rows && first + row + 1 < length; row++) {
+        double loss = fl_logit_scorer_cross_entropy(scorer, scorer->reference_logits, scorer->reference_row,
+                                                    row, ids[first + row + 1]);
+        evaluation->totals.full_cross_entropy += loss;
+        evaluation->totals.full_position_cross_entropy[first + row] += loss;
+        evaluation->totals.position_scored[first + row] += 1.0;
+    }
+}
+
+static void add_scores(fl_evaluation *evaluation, fl_text_result *result, const int32_t *ids, size_t length,
+                       size_t first, size_t rows) {
+    const fl_logit_scorer *scorer = &evaluation->scorer;
+    for (size_t row = 0; row < rows; row++) {
+        result->kl += scorer->divergence[row];
+        result->position_kl[first + row] += scorer->divergence[row];
+        size_t largest = scorer->row[row].largest;
+        if (largest != SIZE_MAX && largest == scorer->reference_row[row].largest) result->agreement += 1.0;
+        if (!result->diverged && !isfinite(scorer->row[row].log_sum_exp)) {
+            result->diverged = true;
+            snprintf(result->diverged_at, sizeof result->diverged_at, "logits, position %zu", first + row);
+        }
+        if (first + row + 1 >= length) continue;
+        double loss =
+            fl_logit_scorer_cross_entropy(scorer, scorer->logits, scorer->row, row, ids[first + row + 1]);
+        result->cross_entropy += loss;
+        result->position_cross_entropy[first + row] += loss;
+    }
+}
+
+static void score_block(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
+                        size_t tokens) {
+    fl_logit_scorer *scorer = &evaluation->scorer;
+    size_t width = evaluation->model_dim;
+    for (size_t done = 0; done < tokens; done += scorer->rows) {
+        size_t rows = tokens - done < scorer->rows ? tokens - done : scorer->rows;
+        fl_logit_scorer_reference(scorer, rows, evaluation->hidden + done * width);
+        add_reference_scores(evaluation, ids, length, first + done, rows);
+        for (size_t r = 0; r < evaluation->run_count; r++) {
+            double start = now();
+            fl_logit_scorer_compare(scorer, rows, evaluation->runs[r].hidden + done * width);
+            add_scores(evaluation, evaluation->runs[r].result, ids, length, first + done, rows);
+            evaluation->runs[r].result->seconds_propagated += now() - start;
+        }
+    }
+}
+
+static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
+                                size_t tokens, double *frozen_seconds, fl_error *error) {
+    fl_session_observer frozen = {observe_frozen, evaluation};
+    evaluation->seconds_measuring = 0.0;
+    double start = now();
+    FL_TRY(fl_session_forward(evaluation->frozen, ids + first, tokens, NULL, evaluation->hidden, &frozen,
+                              error));
+    *frozen_seconds += now() - start - evaluation->seconds_measuring;
+    for (size_t r = 0; r < evaluation->run_count; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        if (run->session == NULL) continue;
+        fl_propagated_context context = {evaluation, run};
+        fl_session_observer observer = {observe_propagated, &context};
+        start = now();
+        FL_TRY(fl_session_forward(run->session, ids + first, tokens, NULL, run->hidden, &observer, error));
+        run->result->seconds_propagated += now() - start;
+    }
+    if (evaluation->options->language_model) score_block(evaluation, ids, length, first, tokens);
+    return FL_OK;
+}
+
+/* The state receives its first token at the step at which one leaves the filled exact set. */
+static size_t first_written_position(const fl_mechanism *mechanism) {
+    const fl_variant *variant = mechanism->variant;
+    if (variant->rule->stateless) return SIZE_MAX;
+    for (size_t l = 0; l < mechanism->layers; l++) {
+        if (!fl_variant_layer_is_softmax(variant, l)) {
+            return variant->sinks + variant->window + variant->cache_budget;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static void note_memory(fl_evaluation *evaluation, fl_mechanism_run *run, size_t length) {
+    size_t state = 0, exact = 0;
+    for (size_t l = 0; l < evaluation->layers; l++) {
+        if (run->session != NULL) break;
+        const fl_mixer *mixer = run->mixers != NULL ? run->mixers[l] : NULL;
+        if (mixer != NULL) state += fl_mixer_state_bytes(mixer);
+        exact += mixer != NULL ? fl_mixer_exact_bytes(mixer)
+                               : fl_network_cache_bytes(evaluation->network, l, length);
+    }
+    if (run->session != NULL) {
+        state = fl_session_state_bytes(run->session);
+        exact = fl_session_exact_bytes(run->session);
+    }
+    if (state > run->result->state_bytes) run->result->state_bytes = state;
+    if (exact > run->result->exact_bytes) run->result->exact_bytes = exact;
+}
+
+static fl_status start_sequence(fl_evaluation *evaluation, size_t length, fl_error *error) {
+    fl_session_reset(evaluation->frozen);
+    FL_TRY(fl_session_expect_length(evaluation->frozen, length, error));
+    for (size_t l = 0; l < evaluation->layers && evaluation->geometry != NULL; l++) {
+        fl_key_geometry_reset(evaluation->geometry[l]);
+    }
+    for (size_t r = 0; r < evaluation->run_count; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        for (size_t l = 0; l < evaluation->layers && run->mixers != NULL; l++) {
+            if (run->mixers[l] != NULL) fl_mixer_reset(run->mixers[l]);
+        }
+        if (run->session == NULL) continue;
+        fl_session_reset(run->session);
+        FL_TRY(fl_session_expect_length(run->session, length, error));
+    }
+    return FL_OK;
+}
+
+static void finish_sequence(fl_evaluation *evaluation, size_t length) {
+    for (size_t p = 0; p < length; p++) evaluation->totals.position_count[p] += 1.0;
+    for (size_t r = 0; r < evaluation->run_count; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        size_t first = first_written_position(run->mechanism);
+        run->result->tokens += length;
+        run->result->scored_tokens += length - 1;
+        if (first < length - 1) run->result->linear_share += (double)(length - 1 - first);
+        note_memory(evaluation, run, length);
+    }
+}
+
+static fl_status evaluate_sequences(fl_evaluation *evaluation, const fl_sequences *sequences,
+                                    const fl_progress *progress, double *frozen_seconds, fl_error *error) {
+    size_t total = 0, done = 0;
+    for (size_t s = 0; s < sequences->count; s++) total += sequences->lengths[s];
+    for (size_t s = 0; s < sequences->count; s++) {
+        size_t length = sequences->lengths[s];
+        FL_TRY(start_sequence(evaluation, length, error));
+        for (size_t first = 0; first < length; first += evaluation->block) {
+            size_t tokens = length - first < evaluation->block ? length - first : evaluation->block;
+            fl_progress_report(progress, "text evaluation", done, total);
+            if (fl_progress_cancelled(progress)) {
+                return fl_error_set(error, FL_ERROR_CANCELLED, "text evaluation: interrupted in sequence %zu",
+                                    s);
+            }
+            fl_status status =
+                evaluate_block(evaluation, sequences->ids[s], length, first, tokens, frozen_seconds, error);
+            if (status != FL_OK) return fl_error_prepend(error, status, "text evaluation, sequence %zu", s);
+            done += tokens;
+        }
+        finish_sequence(evaluation, length);
+    }
+    fl_progress_report(progress, "text evaluation", total, total);
+    return FL_OK;
+}
+
+static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl_error *error) {
+    const fl_text_evaluation_options *options = evaluation->options;
+    const fl_network *network = evaluation->network;
+    if (options->teacher_forced || options->diagnostics) {
+        FL_TRY(FL_ALLOCATE(&run->mixers, evaluation->layers, error));
+        for (size_t l = 0; l < evaluation->layers; l++) {
+            if (fl_variant_layer_is_softmax(run->mechanism->variant, l)) continue;
+            FL_TRY(fl_mixer_create(network->compute, run->mechanism, l, &run->mixers[l], error));
+        }
+    }
+    if (options->propagated || options->language_model) {
+        FL_TRY(fl_session_create(network, run->mechanism, &run->session, error));
+        FL_TRY(FL_ALLOCATE(&run->hidden, evaluation->block * evaluation->model_dim, error));
+    }
+    return fl_text_result_create(options, run->result, error);
+}
+
+static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
+    const fl_text_evaluation_options *options = evaluation->options;
+    size_t rows = evaluation->block * evaluation->heads, stream = evaluation->block * evaluation->model_dim;
+    FL_TRY(FL_ALLOCATE(&evaluation->mix, evaluation->block * evaluation->mix_dim, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->projected, stream, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->hidden, stream, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->state_norm, rows, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->errors, rows, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->moments, rows, error));
+    if (options->propagated) {
+        FL_TRY(FL_ALLOCATE(&evaluation->attention, evaluation->layers * stream, error));
+        FL_TRY(FL_ALLOCATE(&evaluation->residual, evaluation->layers * stream, error));
+    }
+    if (options->diagnostics) {
+        const fl_attention_shape *shape = &evaluation->network->shape;
+        FL_TRY(FL_ALLOCATE(&evaluation->geometry, evaluation->layers, error));
+        for (size_t l = 0; l < evaluation->layers; l++) {
+            FL_TRY(fl_key_geometry_create(shape->kv_heads, shape->head_dim, &evaluation->geometry[l], error));
+        }
+    }
+    if (options->language_model) {
+        FL_TRY(fl_logit_scorer_create(evaluation->network, &evaluation->scorer, error));
+    }
+    return fl_session_create(evaluation->network, NULL, &evaluation->frozen, error);
+}
+
+static void release(fl_evaluation *evaluation) {
+    for (size_t r = 0; evaluation->runs != NULL && r < evaluation->run_count; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        for (size_t l = 0; run->mixers != NULL && l < evaluation->layers; l++)
+            fl_mixer_destroy(run->mixers[l]);
+        fl_memory_free(run->mixers);
+        fl_session_destroy(run->session);
+        fl_memory_free(run->hidden);
+    }
+    for (size_t l = 0; evaluation->geometry != NULL && l < evaluation->layers; l++) {
+        fl_key_geometry_destroy(evaluation->geometry[l]);
+    }
+    fl_memory_free(evaluation->geometry);
+    fl_memory_free(evaluation->runs);
+    fl_memory_free(evaluation->mix);
+    fl_memory_free(evaluation->projected);
+    fl_memory_free(evaluation->attention);
+    fl_memory_free(evaluation->residual);
+    fl_memory_free(evaluation->hidden);
+    fl_memory_free(evaluation->state_norm);
+    fl_memory_free(evaluation->errors);
+    fl_memory_free(evaluation->moments);
+    fl_logit_scorer_release(&evaluation->scorer);
+    fl_text_totals_release(&evaluation->totals);
+    fl_session_destroy(evaluation->frozen);
+}
+
+static fl_status check_sequences(const fl_network *network, const fl_sequences *sequences, size_t *longest,
+                                 fl_error *error) {
+    size_t vocabulary = network->model->config.vocabulary;
+    *longest = 0;
+    for (size_t s = 0; s < sequences->count; s++) {
+        if (sequences->lengths[s] == 0) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT, "text evaluation: sequence %zu is empty", s);
+        }
+        if (sequences->lengths[s] > *longest) *longest = sequences->lengths[s];
+        for (size_t t = 0; t < sequences->lengths[s]; t++) {
+            int32_t id = sequences->ids[s][t];
+            if (id >= 0 && (size_t)id < vocabulary) continue;
+            return fl_error_set(
+                error, FL_ERROR_ARGUMENT,
+                "text evaluation: sequence %zu, token %zu: id %ld is outside the vocabulary of %zu", s, t,
+                (long)id, vocabulary);
+        }
+    }
+    if (sequences->count > 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_ARGUMENT, "text evaluation: the text holds no sequence");
+}
+
+static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *mechanisms, size_t count,
+                        fl_text_result *results, fl_error *error) {
+    const fl_model_config *config = &evaluation->network->model->config;
+    evaluation->layers = config->layers;
+    evaluation->heads = config->query_heads;
+    evaluation->model_dim = config->model_dim;
+    evaluation->mix_dim = config->query_heads * config->head_dim;
+    evaluation->block = evaluation->positions < FL_SESSION_BLOCK ? evaluation->positions : FL_SESSION_BLOCK;
+    FL_TRY(FL_ALLOCATE(&evaluation->runs, count, error));
+    evaluation->run_count = count;
+    FL_TRY(create_buffers(evaluation, error));
+    fl_text_result sizes = {.layers = config->layers,
+                            .query_heads = config->query_heads,
+                            .kv_heads = config->kv_heads,
+                            .head_dim = config->head_dim,
+                            .positions = evaluation->positions};
+    FL_TRY(fl_text_totals_create(evaluation->options, &sizes, &evaluation->totals, error));
+    for (size_t r = 0; r < count; r++) {
+        results[r] = sizes;
+        evaluation->runs[r].mechanism = mechanisms[r];
+        evaluation->runs[r].result = &results[r];
+        FL_TRY(create_run(evaluation, &evaluation->runs[r], error));
+    }
+    return FL_OK;
+}
+
+fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *sequences,
+                                 const fl_mechanism *const *mechanisms, size_t count,
+                                 const fl_text_evaluation_options *options, const fl_progress *progress,
+                                 fl_text_result *results, double *frozen_seconds, fl_error *error) {
+    memset(results, 0, count * sizeof *results);
+    fl_evaluation evaluation = {.network = network, .options = options};
+    double seconds = 0.0;
+    FL_TRY(check_sequences(network, sequences, &evaluation.positions, error));
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, create(&evaluation, mechanisms, count, results, error));
+    FL_TRY_DONE(status, evaluate_sequences(&evaluation, sequences, progress, &seconds, error));
+    for (size_t r = 0; r < count; r++) {
+        results[r].linear_share /= (double)results[r].scored_tokens;
+        fl_text_result_finish(&results[r], &evaluation.totals, evaluation.model_dim);
+    }
+    if (frozen_seconds != NULL) *frozen_seconds = seconds;
+done:
+    if (status != FL_OK) {
+        for (size_t r = 0; r < count; r++) fl_text_result_release(&results[r]);
+    }
+    release(&evaluation);
+    return status;
+}

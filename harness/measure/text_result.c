@@ -1,0 +1,207 @@
+#include "harness/measure/text_result.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+
+enum { NEVER = 0, TEACHER_FORCED = 1, PROPAGATED = 2, DIAGNOSTICS = 4, LANGUAGE_MODEL = 8, ALWAYS = 16 };
+
+/* One array of the result: its axes as letters (L, H, N = Hkv, P) and the options that ask for it. */
+typedef struct {
+    size_t offset;
+    const char *axes;
+    int wanted_by;
+} fl_result_array;
+
+#define ARRAY(member, axes, wanted_by)                                                                       \
+    { offsetof(fl_text_result, member), axes, wanted_by }
+
+static const fl_result_array arrays[] = {
+    ARRAY(mse, "L", TEACHER_FORCED),
+    ARRAY(variance, "L", TEACHER_FORCED),
+    ARRAY(nmse, "L", TEACHER_FORCED),
+    ARRAY(cosine, "L", TEACHER_FORCED),
+    ARRAY(head_nmse, "LH", TEACHER_FORCED),
+    ARRAY(position_nmse, "LP", TEACHER_FORCED),
+    ARRAY(head_position_mse, "LHP", TEACHER_FORCED),
+    ARRAY(position_count, "P", ALWAYS),
+    ARRAY(attention_nmse, "L", PROPAGATED),
+    ARRAY(residual_nmse, "L", PROPAGATED),
+    ARRAY(attention_mse, "L", PROPAGATED),
+    ARRAY(residual_mse, "L", PROPAGATED),
+    ARRAY(attention_variance, "L", PROPAGATED),
+    ARRAY(residual_variance, "L", PROPAGATED),
+    ARRAY(attention_position_nmse, "LP", PROPAGATED),
+    ARRAY(residual_position_nmse, "LP", PROPAGATED),
+    ARRAY(position_kl, "P", LANGUAGE_MODEL),
+    ARRAY(position_cross_entropy, "P", LANGUAGE_MODEL),
+    ARRAY(full_position_cross_entropy, "P", LANGUAGE_MODEL),
+    ARRAY(key_concentration, "LNP", DIAGNOSTICS),
+    ARRAY(projection_residual, "LNP", DIAGNOSTICS),
+    ARRAY(state_norm, "LHP", DIAGNOSTICS),
+};
+
+enum { ARRAYS = sizeof arrays / sizeof arrays[0] };
+
+static int wanted(const fl_text_evaluation_options *options) {
+    return ALWAYS | (options->teacher_forced ? TEACHER_FORCED : NEVER) |
+           (options->propagated ? PROPAGATED : NEVER) | (options->diagnostics ? DIAGNOSTICS : NEVER) |
+           (options->language_model ? LANGUAGE_MODEL : NEVER);
+}
+
+static double **array_of(fl_text_result *result, const fl_result_array *array) {
+    return (double **)((char *)result + array->offset);
+}
+
+static size_t array_count(const fl_text_result *result, const fl_result_array *array) {
+    size_t count = 1;
+    for (const char *axis = array->axes; *axis != '\0'; axis++) {
+        count *= *axis == 'L'   ? result->layers
+                 : *axis == 'H' ? result->query_heads
+                 : *axis == 'N' ? result->kv_heads
+                                : result->positions;
+    }
+    return count;
+}
+
+fl_status fl_text_result_create(const fl_text_evaluation_options *options, fl_text_result *result,
+                                fl_error *error) {
+    int asked = wanted(options);
+    for (size_t i = 0; i < ARRAYS; i++) {
+        if ((arrays[i].wanted_by & asked) == 0) continue;
+        fl_status status = FL_ALLOCATE(array_of(result, &arrays[i]), array_count(result, &arrays[i]), error);
+        if (status != FL_OK) {
+            fl_text_result_release(result);
+            return status;
+        }
+    }
+    return FL_OK;
+}
+
+void fl_text_result_release(fl_text_result *result) {
+    for (size_t i = 0; i < ARRAYS; i++) fl_memory_free(*array_of(result, &arrays[i]));
+    memset(result, 0, sizeof *result);
+}
+
+fl_status fl_text_totals_create(const fl_text_evaluation_options *options, const fl_text_result *sizes,
+                                fl_text_totals *out, fl_error *error) {
+    size_t layers = sizes->layers, positions = sizes->positions;
+    size_t keys = options->diagnostics ? layers * sizes->kv_heads * positions : 0;
+    fl_status status = FL_OK;
+    *out = (fl_text_totals){0};
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->position_count, positions, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->position_scored, positions, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->full_position_cross_entropy, positions, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->attention, layers, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->residual, layers, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->head, layers * sizes->query_heads, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->key_concentration, keys, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->projection_residual, keys, error));
+    return FL_OK;
+done:
+    fl_text_totals_release(out);
+    return status;
+}
+
+void fl_text_totals_release(fl_text_totals *totals) {
+    fl_memory_free(totals->position_count);
+    fl_memory_free(totals->position_scored);
+    fl_memory_free(totals->full_position_cross_entropy);
+    fl_memory_free(totals->attention);
+    fl_memory_free(totals->residual);
+    fl_memory_free(totals->head);
+    fl_memory_free(totals->key_concentration);
+    fl_memory_free(totals->projection_residual);
+    *totals = (fl_text_totals){0};
+}
+
+/* sums [rows][P] -> sums / (counts [P] * width * scale [row]); scale may be NULL (1). */
+static void divide_positions(double *sums, size_t rows, size_t positions, const double *counts, double width,
+                             const double *scale) {
+    for (size_t row = 0; row < rows; row++) {
+        for (size_t p = 0; p < positions; p++) {
+            sums[row * positions + p] /= counts[p] * width * (scale != NULL ? scale[row] : 1.0);
+        }
+    }
+}
+
+static void finish_teacher_forced(fl_text_result *result, const fl_text_totals *totals, double width) {
+    size_t heads = result->query_heads, positions = result->positions;
+    double tokens = (double)result->tokens, head_dim = (double)result->head_dim;
+    for (size_t l = 0; l < result->layers; l++) {
+        result->mse[l] /= tokens * width;
+        result->cosine[l] /= tokens;
+        result->variance[l] = fl_moments_variance(&totals->attention[l]);
+        result->nmse[l] = result->mse[l] / result->variance[l];
+        for (size_t h = 0; h < heads; h++) {
+            double mse = 0.0;
+            for (size_t p = 0; p < positions; p++) {
+                mse += result->head_position_mse[(l * heads + h) * positions + p];
+            }
+            result->head_nmse[l * heads + h] =
+                mse / (tokens * head_dim) / fl_moments_variance(&totals->head[l * heads + h]);
+        }
+    }
+    divide_positions(result->position_nmse, result->layers, positions, totals->position_count, width,
+                     result->variance);
+    divide_positions(result->head_position_mse, result->layers * heads, positions, totals->position_count,
+                     head_dim, NULL);
+}
+
+static void finish_propagated(fl_text_result *result, const fl_text_totals *totals, double width) {
+    double tokens = (double)result->tokens;
+    for (size_t l = 0; l < result->layers; l++) {
+        result->attention_mse[l] /= tokens * width;
+        result->residual_mse[l] /= tokens * width;
+        result->attention_variance[l] = fl_moments_variance(&totals->attention[l]);
+        result->residual_variance[l] = fl_moments_variance(&totals->residual[l]);
+        result->attention_nmse[l] = result->attention_mse[l] / result->attention_variance[l];
+        result->residual_nmse[l] = result->residual_mse[l] / result->residual_variance[l];
+    }
+    divide_positions(result->attention_position_nmse, result->layers, result->positions,
+                     totals->position_count, width, result->attention_variance);
+    divide_positions(result->residual_position_nmse, result->layers, result->positions,
+                     totals->position_count, width, result->residual_variance);
+}
+
+static void finish_language_model(fl_text_result *result, const fl_text_totals *totals) {
+    double tokens = (double)result->tokens, scored = (double)result->scored_tokens;
+    result->cross_entropy /= scored;
+    result->full_cross_entropy = totals->full_cross_entropy / scored;
+    result->perplexity = exp(result->cross_entropy);
+    result->full_perplexity = exp(result->full_cross_entropy);
+    result->kl /= tokens;
+    result->agreement /= tokens;
+    memcpy(result->full_position_cross_entropy, totals->full_position_cross_entropy,
+           result->positions * sizeof(double));
+    divide_positions(result->position_kl, 1, result->positions, totals->position_count, 1.0, NULL);
+    divide_positions(result->position_cross_entropy, 1, result->positions, totals->position_scored, 1.0,
+                     NULL);
+    divide_positions(result->full_position_cross_entropy, 1, result->positions, totals->position_scored, 1.0,
+                     NULL);
+}
+
+static void finish_diagnostics(fl_text_result *result, const fl_text_totals *totals) {
+    size_t keys = result->layers * result->kv_heads;
+    memcpy(result->key_concentration, totals->key_concentration, keys * result->positions * sizeof(double));
+    memcpy(result->projection_residual, totals->projection_residual,
+           keys * result->positions * sizeof(double));
+    divide_positions(result->key_concentration, keys, result->positions, totals->position_count, 1.0, NULL);
+    divide_positions(result->projection_residual, keys, result->positions, totals->position_count, 1.0, NULL);
+    divide_positions(result->state_norm, result->layers * result->query_heads, result->positions,
+                     totals->position_count, 1.0, NULL);
+}
+
+void fl_text_result_finish(fl_text_result *result, const fl_text_totals *totals, size_t model_dim) {
+    memcpy(result->position_count, totals->position_count, result->positions * sizeof(double));
+    if (result->mse != NULL) finish_teacher_forced(result, totals, (double)model_dim);
+    if (result->attention_mse != NULL) finish_propagated(result, totals, (double)model_dim);
+    if (result->key_concentration != NULL) finish_diagnostics(result, totals);
+    if (result->position_kl != NULL) {
+        finish_language_model(result, totals);
+    } else {
+        result->perplexity = result->cross_entropy = result->kl = result->agreement = NAN;
+        result->full_perplexity = result->full_cross_entropy = NAN;
+    }
+}

@@ -1,0 +1,252 @@
+#include "harness/measure/text_source.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+
+static fl_status read_file(const char *path, char **text, size_t *bytes, fl_error *error) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    fl_status status = FL_OK;
+    size_t used = 0, room = 1 << 16;
+    char *data = NULL;
+    FL_TRY_DONE(status, FL_ALLOCATE(&data, room, error));
+    for (;;) {
+        used += fread(data + used, 1, room - used - 1, file);
+        if (used + 1 < room) break;
+        FL_TRY_DONE(status, FL_RESIZE(&data, room, 2 * room, error));
+        room *= 2;
+    }
+    if (ferror(file)) status = fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+done:
+    fclose(file);
+    if (status != FL_OK) {
+        fl_memory_free(data);
+        return status;
+    }
+    data[used] = '\0';
+    *text = data;
+    *bytes = used;
+    return FL_OK;
+}
+
+/* Rows that `tokens` tokens give. */
+static size_t rows_of(size_t tokens, size_t sequence_length) {
+    if (sequence_length == 0 || tokens <= sequence_length) return 1;
+    return tokens / sequence_length + (tokens % sequence_length >= 2 ? 1 : 0);
+}
+
+/* Cuts `tokens` ids into rows behind those already there, up to `limit` rows in all. */
+static fl_status add_rows(fl_sequences *sequences, const int32_t *ids, size_t tokens, size_t sequence_length,
+                          size_t limit, fl_error *error) {
+    size_t rows = rows_of(tokens, sequence_length);
+    for (size_t row = 0; row < rows && sequences->count < limit; row++) {
+        size_t first = row * sequence_length;
+        size_t length =
+            sequence_length == 0 || tokens - first < sequence_length ? tokens - first : sequence_length;
+        int32_t *copy = NULL;
+        FL_TRY(FL_ALLOCATE(&copy, length, error));
+        memcpy(copy, ids + first, length * sizeof *copy);
+        sequences->ids[sequences->count] = copy;
+        sequences->lengths[sequences->count++] = length;
+    }
+    return FL_OK;
+}
+
+static fl_status allocate_rows(fl_sequences *sequences, size_t rows, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(&sequences->lengths, rows, error));
+    return FL_ALLOCATE(&sequences->ids, rows, error);
+}
+
+static fl_status finish(fl_text_source *source, const char *bytes, size_t byte_count, fl_error *error) {
+    source->content = fl_hash_bytes(bytes, byte_count);
+    fl_hash_stream *stream = NULL;
+    FL_TRY(fl_hash_stream_create(&stream, error));
+    for (size_t s = 0; s < source->sequences.count; s++) {
+        uint64_t length = source->sequences.lengths[s];
+        fl_hash_stream_add(stream, &length, sizeof length);
+        fl_hash_stream_add(stream, source->sequences.ids[s], length * sizeof(int32_t));
+        source->tokens += length;
+    }
+    source->rows = fl_hash_stream_value(stream);
+    fl_hash_stream_destroy(stream);
+    return FL_OK;
+}
+
+static fl_status read_list(const char *path, size_t index, const cJSON *list, size_t vocabulary, int32_t *ids,
+                           size_t *count, fl_error *error) {
+    *count = 0;
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, list) {
+        double value = item->valuedouble;
+        if (!cJSON_IsNumber(item) || value != floor(value) || value < 0.0 || value >= (double)vocabulary) {
+            return fl_error_set(error, FL_ERROR_FORMAT,
+                                "%s: list %zu, entry %zu: not a token id from 0 to %zu", path, index, *count,
+                                vocabulary - 1);
+        }
+        ids[(*count)++] = (int32_t)value;
+    }
+    if (*count > 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: list %zu is empty", path, index);
+}
+
+/* Checks the outer form and finds how many rows and how many ids in one list there are at most. */
+static fl_status measure_lists(const char *path, const cJSON *root, size_t sequence_length, size_t *rows,
+                               size_t *longest, fl_error *error) {
+    *rows = *longest = 0;
+    if (!cJSON_IsArray(root) || cJSON_GetArraySize(root) == 0) {
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s: not a list of lists of token ids", path);
+    }
+    size_t index = 0;
+    const cJSON *list = NULL;
+    cJSON_ArrayForEach(list, root) {
+        if (!cJSON_IsArray(list)) {
+            return fl_error_set(error, FL_ERROR_FORMAT, "%s: entry %zu is not a list of token ids", path,
+                                index);
+        }
+        size_t tokens = (size_t)cJSON_GetArraySize(list);
+        if (tokens > *longest) *longest = tokens;
+        *rows += rows_of(tokens, sequence_length);
+        index++;
+    }
+    return FL_OK;
+}
+
+static fl_status cut_lists(const char *path, const cJSON *root, size_t vocabulary, size_t sequence_length,
+                           size_t limit, fl_sequences *sequences, fl_error *error) {
+    size_t rows = 0, longest = 0, index = 0;
+    FL_TRY(measure_lists(path, root, sequence_length, &rows, &longest, error));
+    FL_TRY(allocate_rows(sequences, rows, error));
+    int32_t *ids = NULL;
+    FL_TRY(FL_ALLOCATE(&ids, longest, error));
+    fl_status status = FL_OK;
+    const cJSON *list = NULL;
+    cJSON_ArrayForEach(list, root) {
+        size_t count = 0;
+        FL_TRY_DONE(status, read_list(path, index++, list, vocabulary, ids, &count, error));
+        FL_TRY_DONE(status, add_rows(sequences, ids, count, sequence_length, limit, error));
+    }
+done:
+    fl_memory_free(ids);
+    return status;
+}
+
+/* "line:column" of a place in a text, both from 1. */
+static void place_of(const char *text, const char *place, size_t *line, size_t *column) {
+    *line = *column = 1;
+    for (; text < place; text++) {
+        *column = *text == '\n' ? 1 : *column + 1;
+        if (*text == '\n') (*line)++;
+    }
+}
+
+fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t sequence_length,
+                                  size_t sequences, fl_text_source *out, fl_error *error) {
+    *out = (fl_text_source){0};
+    char *text = NULL;
+    size_t bytes = 0;
+    FL_TRY(read_file(path, &text, &bytes, error));
+    fl_status status = FL_OK;
+    const char *end = NULL;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
+    if (root == NULL) {
+        size_t line = 1, column = 1;
+        if (end != NULL) place_of(text, end, &line, &column);
+        status = fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu:%zu: not valid JSON", path, line, column);
+        goto done;
+    }
+    size_t limit = sequences == 0 ? SIZE_MAX : sequences;
+    FL_TRY_DONE(status, cut_lists(path, root, vocabulary, sequence_length, limit, &out->sequences, error));
+    FL_TRY_DONE(status, finish(out, text, bytes, error));
+done:
+    cJSON_Delete(root);
+    fl_memory_free(text);
+    if (status != FL_OK) fl_text_source_release(out);
+    return status;
+}
+
+static fl_status cut_text(const char *path, const char *text, size_t bytes, const fl_tokenizer *tokenizer,
+                          size_t vocabulary, size_t sequence_length, size_t limit, fl_sequences *sequences,
+                          fl_error *error) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    FL_TRY(fl_tokenizer_encode(tokenizer, text, bytes, false, &ids, &count, error));
+    fl_status status = FL_OK;
+    if (count < 2) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: the text has %zu tokens; at least 2 are needed",
+                              path, count);
+        goto done;
+    }
+    for (size_t t = 0; t < count; t++) {
+        if (ids[t] >= 0 && (size_t)ids[t] < vocabulary) continue;
+        status = fl_error_set(error, FL_ERROR_ARGUMENT,
+                              "%s: token %zu: the tokenizer's id %ld is outside the model's "
+                              "vocabulary of %zu",
+                              path, t, (long)ids[t], vocabulary);
+        goto done;
+    }
+    FL_TRY_DONE(status, allocate_rows(sequences, rows_of(count, sequence_length), error));
+    FL_TRY_DONE(status, add_rows(sequences, ids, count, sequence_length, limit, error));
+done:
+    fl_memory_free(ids);
+    return status;
+}
+
+fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
+                                   size_t sequence_length, size_t sequences, fl_text_source *out,
+                                   fl_error *error) {
+    *out = (fl_text_source){0};
+    char *text = NULL;
+    size_t bytes = 0;
+    FL_TRY(read_file(path, &text, &bytes, error));
+    fl_status status = FL_OK;
+    size_t limit = sequences == 0 ? SIZE_MAX : sequences;
+    FL_TRY_DONE(status, cut_text(path, text, bytes, tokenizer, vocabulary, sequence_length, limit,
+                                 &out->sequences, error));
+    FL_TRY_DONE(status, finish(out, text, bytes, error));
+done:
+    fl_memory_free(text);
+    if (status != FL_OK) fl_text_source_release(out);
+    return status;
+}
+
+fl_status fl_text_source_tokenizer_path(const char *model_path, char **out, fl_error *error) {
+    static const char suffix[] = ".safetensors";
+    size_t length = strlen(model_path), suffix_length = sizeof suffix - 1;
+    if (length < suffix_length || strcmp(model_path + length - suffix_length, suffix) != 0) {
+        return fl_memory_copy_string(out, model_path, error);
+    }
+    const char *slash = strrchr(model_path, '/');
+    FL_TRY(fl_memory_copy_string(out, slash == NULL ? "." : model_path, error));
+    if (slash != NULL) (*out)[slash == model_path ? 1 : slash - model_path] = '\0';
+    return FL_OK;
+}
+
+fl_status fl_text_source_load(const fl_text_config *config, const char *model_path, size_t vocabulary,
+                              fl_text_source *out, fl_error *error) {
+    *out = (fl_text_source){0};
+    if (config->ids != NULL) {
+        return fl_text_source_from_ids(config->ids, vocabulary, config->sequence_length, config->sequences,
+                                       out, error);
+    }
+    char *path = NULL;
+    fl_tokenizer *tokenizer = NULL;
+    FL_TRY(fl_text_source_tokenizer_path(model_path, &path, error));
+    fl_status status = fl_tokenizer_open(path, &tokenizer, error);
+    if (status == FL_OK) {
+        status = fl_text_source_from_text(config->path, tokenizer, vocabulary, config->sequence_length,
+                                          config->sequences, out, error);
+    }
+    fl_tokenizer_close(tokenizer);
+    fl_memory_free(path);
+    return status;
+}
+
+void fl_text_source_release(fl_text_source *source) {
+    fl_sequences_release(&source->sequences);
+    *source = (fl_text_source){0};
+}

@@ -1,0 +1,44 @@
+/* Text source: the sequences a text is measured (or trained) on, from token ids or from a text file.
+ *
+ * ids: a JSON file holding a list of lists of token ids; each list is one sequence, or, with a sequence length, is cut into
+ * rows of that length. Text: tokenised once as a whole, without special tokens of the tokenizer's own, and cut likewise. A
+ * last row shorter than the sequence length is kept when it has at least 2 tokens. */
+#ifndef FL_MEASURE_TEXT_SOURCE_H
+#define FL_MEASURE_TEXT_SOURCE_H
+
+#include <stddef.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/status.h"
+#include "harness/config/experiment.h"
+#include "harness/measure/text_evaluation.h"
+#include "harness/model/tokenizer.h"
+
+typedef struct fl_text_source {
+    fl_sequences sequences;
+    size_t tokens;      /* in all sequences */
+    fl_hash content;    /* of the file's bytes */
+    fl_hash rows;       /* of the sequences themselves: lengths and ids */
+} fl_text_source;
+
+/* vocabulary: ids must be below it; errors name file, list and place in the list. sequence_length 0: lists as they are;
+ * sequences: at most so many rows, 0 = all. */
+fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t sequence_length, size_t sequences,
+                                  fl_text_source *out, fl_error *error);
+
+/* sequence_length 0: the whole text is one sequence. A text of fewer than 2 tokens is an error. */
+fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
+                                   size_t sequence_length, size_t sequences, fl_text_source *out, fl_error *error);
+
+/* What a config's `text:` asks for. The model's tokenizer is opened only when there is a text file. model_path: as given to
+ * fl_model_open. */
+fl_status fl_text_source_load(const fl_text_config *config, const char *model_path, size_t vocabulary,
+                              fl_text_source *out, fl_error *error);
+
+void fl_text_source_release(fl_text_source *source);
+
+/* The path whose tokenizer belongs to a model path: the folder of a .safetensors file, else the path itself. *out is an
+ * fl_memory block. */
+fl_status fl_text_source_tokenizer_path(const char *model_path, char **out, fl_error *error);
+
+#endif
