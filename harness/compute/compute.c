@@ -1,0 +1,76 @@
+#include "harness/compute/compute.h"
+
+#include <cblas.h>
+
+#include "harness/base/memory.h"
+#include "harness/compute/cpu_backend.h"
+
+static void cpu_destroy(fl_compute *compute) {
+    fl_cpu *cpu = fl_cpu_of(compute);
+    fl_threads_destroy(cpu->base.threads);
+    fl_memory_free(cpu->scratch);
+    fl_memory_free(cpu->rotation.inverse_frequencies);
+    fl_memory_free(cpu->rotation.values);
+    fl_memory_free(cpu);
+}
+
+static const fl_compute_ops cpu_ops = {
+    .name = "cpu",
+    .weight_create = fl_cpu_weight_create,
+    .weight_destroy = fl_cpu_weight_destroy,
+    .linear = fl_cpu_linear,
+    .linear_backward = fl_cpu_linear_backward,
+    .embed = fl_cpu_embed,
+    .matmul = fl_cpu_matmul,
+    .rms_norm = fl_cpu_rms_norm,
+    .rms_norm_backward = fl_cpu_rms_norm_backward,
+    .rope = fl_cpu_rope,
+    .gated_activation = fl_cpu_gated_activation,
+    .gated_activation_backward = fl_cpu_gated_activation_backward,
+    .add = fl_cpu_add,
+    .attention = fl_cpu_attention,
+    .recurrence = fl_cpu_recurrence,
+    .destroy = cpu_destroy,
+};
+
+fl_status fl_cpu_reserve_scratch(fl_cpu *cpu, size_t floats, fl_error *error) {
+    /* Whole pages, so that no two workers write to one cache line. */
+    size_t stride = (floats + 1023) / 1024 * 1024;
+    if (stride <= cpu->scratch_stride) return FL_OK;
+    size_t count = 0;
+    FL_TRY(fl_memory_multiply(stride, cpu->workers, &count, "scratch memory", error));
+    float *fresh = NULL;
+    FL_TRY(FL_ALLOCATE(&fresh, count, error));
+    fl_memory_free(cpu->scratch);
+    cpu->scratch = fresh;
+    cpu->scratch_stride = stride;
+    return FL_OK;
+}
+
+fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **out, fl_error *error) {
+    *out = NULL;
+    fl_cpu *cpu = NULL;
+    FL_TRY(FL_ALLOCATE(&cpu, 1, error));
+    cpu->base.ops = &cpu_ops;
+    cpu->kernels = fl_kernels_best();
+    cpu->widen_left = options->widen_budget_bytes;
+    fl_status status = fl_threads_create(options->threads, &cpu->base.threads, error);
+    if (status != FL_OK) goto failed;
+    cpu->workers = fl_threads_count(cpu->base.threads);
+    status = fl_cpu_reserve_scratch(cpu, FL_CPU_FIXED_SCRATCH, error);
+    if (status != FL_OK) goto failed;
+    status = FL_ALLOCATE(&cpu->rotation.inverse_frequencies, FL_CPU_MAX_ROTARY_PAIRS, error);
+    if (status != FL_OK) goto failed;
+    status = FL_ALLOCATE(&cpu->rotation.values, FL_CPU_ROTATION_TABLE, error);
+    if (status != FL_OK) goto failed;
+    openblas_set_num_threads(1);
+    *out = &cpu->base;
+    return FL_OK;
+failed:
+    cpu_destroy(&cpu->base);
+    return status;
+}
+
+void fl_compute_destroy(fl_compute *compute) {
+    if (compute != NULL) compute->ops->destroy(compute);
+}

@@ -1,0 +1,37 @@
+/* What the forward and the backward pass of exact attention share: queries of one KV head in blocks of rows
+ * (token major, the group's query heads side by side, as they lie in memory), keys in blocks, and which keys
+ * of a block a query sees. */
+#ifndef FL_COMPUTE_CPU_ATTENTION_H
+#define FL_COMPUTE_CPU_ATTENTION_H
+
+#include "harness/compute/cpu_backend.h"
+
+enum { FL_ATTENTION_KEY_BLOCK = 128, FL_ATTENTION_ROWS = 192 };
+
+typedef struct fl_key_block {
+    size_t first, count; /* keys some query of the block may see; count 0 = none */
+    bool all_visible;    /* every query of the block sees every one of them */
+    bool last;           /* no later key is visible either */
+} fl_key_block;
+
+static inline const size_t *fl_attention_positions(const fl_attention_call *call, size_t kv_head) {
+    return call->position + (call->lifetimes_per_head ? kv_head * call->keys : 0);
+}
+
+static inline const size_t *fl_attention_expiries(const fl_attention_call *call, size_t kv_head) {
+    if (call->expiry == NULL) return NULL;
+    return call->expiry + (call->lifetimes_per_head ? kv_head * call->keys : 0);
+}
+
+/* The part of keys [first, end) that queries at positions low .. high can see, without its invisible ends. */
+fl_key_block fl_attention_key_block(const fl_attention_call *call, size_t kv_head, size_t first, size_t end,
+                                    size_t low, size_t high);
+
+/* scores [tokens * group][stride]: -inf where the query of that row does not see the key. */
+void fl_attention_mask(const fl_attention_call *call, size_t kv_head, const fl_key_block *block,
+                       size_t first_token, size_t tokens, size_t group, float *scores, size_t stride);
+
+/* Tokens in a block of queries. */
+size_t fl_attention_block_tokens(size_t group);
+
+#endif

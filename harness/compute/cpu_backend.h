@@ -1,0 +1,93 @@
+/* The cpu backend's private parts: what its files share. Matrix products go to OpenBLAS, one thread a call;
+ * products are split into pieces of fixed size, so that results do not depend on the number of threads;
+ * everything elementwise goes through the kernel table (cpu_kernels.h). */
+#ifndef FL_COMPUTE_CPU_BACKEND_H
+#define FL_COMPUTE_CPU_BACKEND_H
+
+#include "harness/compute/compute.h"
+#include "harness/compute/cpu_kernels.h"
+
+enum {
+    /* Scratch of a worker that operations without a status may count on, in floats. */
+    FL_CPU_FIXED_SCRATCH = 1 << 20,
+    /* Numbers in the table of rotation cosines and sines. */
+    FL_CPU_ROTATION_TABLE = 1 << 19,
+    FL_CPU_MAX_ROTARY_PAIRS = 1024
+};
+
+/* Cosines and sines of consecutive positions, kept from call to call: query and key of every layer share
+ * them. */
+typedef struct fl_rotation_table {
+    size_t pairs, first_position, positions; /* pairs = rotary_dim / 2 */
+    float attention_factor;
+    float *inverse_frequencies; /* [FL_CPU_MAX_ROTARY_PAIRS] */
+    float *values;              /* [positions][2][pairs]: cosines, then sines */
+} fl_rotation_table;
+
+typedef struct fl_cpu {
+    fl_compute base;
+    const fl_kernels *kernels;
+    size_t workers;
+    float *scratch;        /* [workers][scratch_stride] */
+    size_t scratch_stride; /* >= FL_CPU_FIXED_SCRATCH */
+    size_t widen_left;     /* bytes of the widening budget not yet used */
+    fl_rotation_table rotation;
+} fl_cpu;
+
+struct fl_weight {
+    fl_tensor tensor;
+    const float *values; /* [rows][columns], or NULL: widened panel by panel in each call */
+    float *owned;        /* what `values` points to when it is a widened copy */
+};
+
+static inline fl_cpu *fl_cpu_of(fl_compute *compute) {
+    return (fl_cpu *)compute;
+}
+
+static inline float *fl_cpu_scratch(const fl_cpu *cpu, size_t worker) {
+    return cpu->scratch + worker * cpu->scratch_stride;
+}
+
+/* Makes every worker's scratch at least `floats` long. Its content is lost. */
+fl_status fl_cpu_reserve_scratch(fl_cpu *cpu, size_t floats, fl_error *error);
+
+/* C [m][n] = alpha op(A) op(B) + beta C in the calling thread. Zero-sized products are allowed. */
+void fl_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                    const float *a, size_t stride_a, const float *b, size_t stride_b, float beta, float *c,
+                    size_t stride_c);
+
+fl_status fl_cpu_weight_create(fl_compute *, const fl_tensor *, fl_weight **, fl_error *);
+void fl_cpu_weight_destroy(fl_compute *, fl_weight *);
+void fl_cpu_linear(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input,
+                   float *output);
+void fl_cpu_linear_backward(fl_compute *, const fl_weight *, size_t tokens, const float *gradient_output,
+                            float *gradient_input, bool accumulate);
+void fl_cpu_embed(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, float *output);
+void fl_cpu_matmul(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
+                   float alpha, const float *a, size_t stride_a, const float *b, size_t stride_b, float beta,
+                   float *c, size_t stride_c);
+
+void fl_cpu_rms_norm(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight,
+                     double epsilon, float *output);
+void fl_cpu_rms_norm_backward(fl_compute *, size_t rows, size_t columns, const float *input,
+                              const float *weight, double epsilon, const float *gradient_output,
+                              float *gradient_input, bool accumulate);
+void fl_cpu_rope(fl_compute *, size_t tokens, size_t heads, size_t head_dim, size_t first_position,
+                 size_t rotary_dim, const float *inverse_frequencies, float attention_factor, int direction,
+                 float *x);
+void fl_cpu_gated_activation(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
+                             float *output);
+void fl_cpu_gated_activation_backward(fl_compute *, fl_activation, size_t count, const float *gate,
+                                      const float *up, const float *gradient_output, float *gradient_gate,
+                                      float *gradient_up);
+void fl_cpu_add(fl_compute *, size_t count, float *x, const float *y);
+
+void fl_cpu_attention(fl_compute *, const fl_attention_call *);
+void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const float *gradient_output,
+                               const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
+                               float *gradient_value);
+
+fl_status fl_cpu_recurrence(fl_compute *, const fl_recurrence_call *, fl_error *);
+fl_status fl_cpu_recurrence_backward(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
+
+#endif

@@ -1,0 +1,275 @@
+/* Products with weights and plain matrix products.
+ *
+ * Output is cut into tiles of fixed size, one sgemm each, whatever the number of threads: a tile's arithmetic
+ * is always the same. A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which
+ * would pack it first. */
+#include <assert.h>
+#include <cblas.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+#include "harness/compute/cpu_backend.h"
+
+enum {
+    FEW_TOKENS = 6,      /* up to here rows_times_tokens beats sgemm */
+    TILE_ROWS = 192,     /* weight rows in a tile of the output */
+    TILE_TOKENS = 512,   /* tokens in a tile */
+    FEW_TILE_ROWS = 256, /* weight rows in an item when tokens are few */
+    STREAM_ROWS = 64,    /* weight rows widened at a time */
+    WIDEN_ROWS = 64,
+    SMALL_PRODUCT = 1 << 17 /* multiplications below which waking threads costs more than it gains */
+};
+
+static size_t at_most(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static size_t pieces(size_t n, size_t piece) {
+    return (n + piece - 1) / piece;
+}
+
+void fl_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                    const float *a, size_t stride_a, const float *b, size_t stride_b, float beta, float *c,
+                    size_t stride_c) {
+    if (m == 0 || n == 0) return;
+    if (k == 0) { /* sgemm wants valid strides even when nothing is read */
+        for (size_t i = 0; i < m; i++) {
+            for (size_t j = 0; j < n; j++)
+                c[i * stride_c + j] = beta == 0.0f ? 0.0f : beta * c[i * stride_c + j];
+        }
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                transpose_b ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
+                (blasint)stride_a, b, (blasint)stride_b, beta, c, (blasint)stride_c);
+}
+
+typedef struct {
+    const fl_tensor *tensor;
+    float *values;
+} widen_context;
+
+static void widen_item(void *context, size_t item, size_t worker) {
+    const widen_context *w = context;
+    size_t first = item * WIDEN_ROWS, count = at_most(WIDEN_ROWS, w->tensor->rows - first);
+    (void)worker;
+    fl_tensor_widen_rows(w->tensor, first, count, w->values + first * w->tensor->columns);
+}
+
+static bool usable_in_place(const fl_tensor *tensor) {
+    return tensor->type == FL_DTYPE_F32 && tensor->permuted_heads == 0 &&
+           (uintptr_t)tensor->data % sizeof(float) == 0;
+}
+
+fl_status fl_cpu_weight_create(fl_compute *compute, const fl_tensor *tensor, fl_weight **out,
+                               fl_error *error) {
+    *out = NULL;
+    fl_cpu *cpu = fl_cpu_of(compute);
+    if (tensor->data == NULL || tensor->rows == 0 || tensor->columns == 0) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "tensor %s is absent or empty and cannot be a weight",
+                            tensor->name != NULL ? tensor->name : "(unnamed)");
+    }
+    fl_weight *weight = NULL;
+    FL_TRY(FL_ALLOCATE(&weight, 1, error));
+    weight->tensor = *tensor;
+    size_t bytes = 0;
+    fl_status status =
+        fl_memory_multiply(tensor->rows, tensor->columns * sizeof(float), &bytes, "weight", error);
+    if (status != FL_OK) goto failed;
+    if (usable_in_place(tensor)) {
+        weight->values = tensor->data;
+    } else if (bytes <= cpu->widen_left) {
+        status = FL_ALLOCATE(&weight->owned, tensor->rows * tensor->columns, error);
+        if (status != FL_OK) goto failed;
+        fl_threads_for(compute->threads, pieces(tensor->rows, WIDEN_ROWS), widen_item,
+                       &(widen_context){tensor, weight->owned});
+        weight->values = weight->owned;
+        if (cpu->widen_left != SIZE_MAX) cpu->widen_left -= bytes;
+    } else {
+        status = fl_cpu_reserve_scratch(cpu, STREAM_ROWS * tensor->columns, error);
+        if (status != FL_OK) goto failed;
+    }
+    *out = weight;
+    return FL_OK;
+failed:
+    fl_memory_free(weight);
+    return status;
+}
+
+void fl_cpu_weight_destroy(fl_compute *compute, fl_weight *weight) {
+    if (weight == NULL) return;
+    fl_cpu *cpu = fl_cpu_of(compute);
+    if (weight->owned != NULL && cpu->widen_left != SIZE_MAX) {
+        cpu->widen_left += weight->tensor.rows * weight->tensor.columns * sizeof(float);
+    }
+    fl_memory_free(weight->owned);
+    fl_memory_free(weight);
+}
+
+typedef struct {
+    const fl_cpu *cpu;
+    const fl_weight *weight;
+    const float *bias;
+    size_t tokens;
+    const float *input;
+    float *output;
+    size_t item_rows, item_tokens, row_items;
+} linear_context;
+
+/* Output columns first .. first + rows - 1 of some tokens, from `values` [rows][columns]. */
+static void linear_tile(const linear_context *c, const float *values, size_t first, size_t rows, size_t token,
+                        size_t tokens) {
+    size_t columns = c->weight->tensor.columns, stride = c->weight->tensor.rows;
+    const float *input = c->input + token * columns;
+    float *output = c->output + token * stride + first;
+    if (tokens <= FEW_TOKENS) {
+        c->cpu->kernels->rows_times_tokens(rows, columns, values, tokens, input, output, stride);
+    } else {
+        fl_cpu_product(false, true, tokens, rows, columns, 1.0f, input, columns, values, columns, 0.0f,
+                       output, stride);
+    }
+    if (c->bias == NULL) return;
+    for (size_t t = 0; t < tokens; t++)
+        c->cpu->kernels->axpy(rows, 1.0f, c->bias + first, output + t * stride);
+}
+
+static void linear_item(void *context, size_t item, size_t worker) {
+    const linear_context *c = context;
+    size_t first = item % c->row_items * c->item_rows, token = item / c->row_items * c->item_tokens;
+    size_t rows = at_most(c->item_rows, c->weight->tensor.rows - first);
+    size_t tokens = at_most(c->item_tokens, c->tokens - token), columns = c->weight->tensor.columns;
+    if (c->weight->values != NULL) {
+        linear_tile(c, c->weight->values + first * columns, first, rows, token, tokens);
+        return;
+    }
+    float *panel = fl_cpu_scratch(c->cpu, worker);
+    for (size_t row = first; row < first + rows; row += STREAM_ROWS) {
+        size_t count = at_most(STREAM_ROWS, first + rows - row);
+        fl_tensor_widen_rows(&c->weight->tensor, row, count, panel);
+        linear_tile(c, panel, row, count, token, tokens);
+    }
+}
+
+void fl_cpu_linear(fl_compute *compute, const fl_weight *weight, const float *bias, size_t tokens,
+                   const float *input, float *output) {
+    if (tokens == 0) return;
+    linear_context context = {fl_cpu_of(compute), weight,      bias, tokens, input, output,
+                              TILE_ROWS,          TILE_TOKENS, 0};
+    if (tokens <= FEW_TOKENS) context.item_rows = FEW_TILE_ROWS;
+    /* A weight that is widened in the call is widened once only. */
+    if (weight->values == NULL) context.item_tokens = tokens;
+    context.row_items = pieces(weight->tensor.rows, context.item_rows);
+    fl_threads_for(compute->threads, context.row_items * pieces(tokens, context.item_tokens), linear_item,
+                   &context);
+}
+
+typedef struct {
+    const fl_cpu *cpu;
+    const fl_weight *weight;
+    size_t tokens;
+    const float *gradient_output;
+    float *gradient_input;
+    float beta;
+    size_t column_items;
+} linear_backward_context;
+
+static void linear_backward_item(void *context, size_t item, size_t worker) {
+    const linear_backward_context *c = context;
+    size_t rows = c->weight->tensor.rows, columns = c->weight->tensor.columns;
+    size_t token = item / c->column_items * TILE_TOKENS, tokens = at_most(TILE_TOKENS, c->tokens - token);
+    const float *gradient_output = c->gradient_output + token * rows;
+    float *gradient_input = c->gradient_input + token * columns;
+    if (c->weight->values != NULL) {
+        size_t first = item % c->column_items * TILE_ROWS;
+        fl_cpu_product(false, false, tokens, at_most(TILE_ROWS, columns - first), rows, 1.0f, gradient_output,
+                       rows, c->weight->values + first, columns, c->beta, gradient_input + first, columns);
+        return;
+    }
+    float *panel = fl_cpu_scratch(c->cpu, worker);
+    float beta = c->beta;
+    for (size_t row = 0; row < rows; row += STREAM_ROWS) {
+        size_t count = at_most(STREAM_ROWS, rows - row);
+        fl_tensor_widen_rows(&c->weight->tensor, row, count, panel);
+        fl_cpu_product(false, false, tokens, columns, count, 1.0f, gradient_output + row, rows, panel,
+                       columns, beta, gradient_input, columns);
+        beta = 1.0f;
+    }
+}
+
+void fl_cpu_linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens,
+                            const float *gradient_output, float *gradient_input, bool accumulate) {
+    if (tokens == 0) return;
+    linear_backward_context context = {
+        fl_cpu_of(compute), weight, tokens, gradient_output, gradient_input, accumulate ? 1.0f : 0.0f, 1};
+    if (weight->values != NULL) context.column_items = pieces(weight->tensor.columns, TILE_ROWS);
+    fl_threads_for(compute->threads, context.column_items * pieces(tokens, TILE_TOKENS), linear_backward_item,
+                   &context);
+}
+
+enum { EMBED_TOKENS = 32 };
+
+typedef struct {
+    const fl_weight *weight;
+    size_t tokens;
+    const int32_t *ids;
+    float *output;
+} embed_context;
+
+static void embed_item(void *context, size_t item, size_t worker) {
+    const embed_context *c = context;
+    size_t first = item * EMBED_TOKENS, end = at_most(first + EMBED_TOKENS, c->tokens);
+    size_t columns = c->weight->tensor.columns;
+    (void)worker;
+    for (size_t t = first; t < end; t++) {
+        assert(c->ids[t] >= 0 && (size_t)c->ids[t] < c->weight->tensor.rows);
+        size_t row = (size_t)c->ids[t];
+        float *output = c->output + t * columns;
+        if (c->weight->values != NULL) {
+            memcpy(output, c->weight->values + row * columns, columns * sizeof *output);
+        } else {
+            fl_tensor_widen_row(&c->weight->tensor, row, output);
+        }
+    }
+}
+
+void fl_cpu_embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids,
+                  float *output) {
+    embed_context context = {weight, tokens, ids, output};
+    fl_threads_for(compute->threads, pieces(tokens, EMBED_TOKENS), embed_item, &context);
+}
+
+typedef struct {
+    bool transpose_a, transpose_b;
+    size_t m, n, k;
+    float alpha, beta;
+    const float *a, *b;
+    float *c;
+    size_t stride_a, stride_b, stride_c, tile_m, tile_n, n_items;
+} matmul_context;
+
+static void matmul_item(void *context, size_t item, size_t worker) {
+    const matmul_context *x = context;
+    size_t i = item / x->n_items * x->tile_m, j = item % x->n_items * x->tile_n;
+    (void)worker;
+    fl_cpu_product(x->transpose_a, x->transpose_b, at_most(x->tile_m, x->m - i), at_most(x->tile_n, x->n - j),
+                   x->k, x->alpha, x->a + (x->transpose_a ? i : i * x->stride_a), x->stride_a,
+                   x->b + (x->transpose_b ? j * x->stride_b : j), x->stride_b, x->beta,
+                   x->c + i * x->stride_c + j, x->stride_c);
+}
+
+void fl_cpu_matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
+                   float alpha, const float *a, size_t stride_a, const float *b, size_t stride_b, float beta,
+                   float *c, size_t stride_c) {
+    if (m == 0 || n == 0) return;
+    matmul_context context = {transpose_a, transpose_b, m,         n, k,        alpha,
+                              beta,        a,           b,         c, stride_a, stride_b,
+                              stride_c,    TILE_TOKENS, TILE_ROWS, 0};
+    if (m * n * (k + 1) < SMALL_PRODUCT) {
+        context.tile_m = m;
+        context.tile_n = n;
+    } else if (n < 2 * TILE_ROWS) {
+        context.tile_m = TILE_ROWS;
+    }
+    context.n_items = pieces(n, context.tile_n);
+    fl_threads_for(compute->threads, context.n_items * pieces(m, context.tile_m), matmul_item, &context);
+}

@@ -1,0 +1,20 @@
+/* Elementwise functions on float32 arrays, within a few units in the last place of the exact value (bounds
+ * are tested against libm in float64 over the whole range). In place allowed. NaN gives NaN; limits at +-inf
+ * are exact: exp(-inf) = 0, log_sigmoid(-inf) = -inf. Results below the normal range are rounded to
+ * subnormals, not dropped (silu below -87 is within 1e-43 instead). The instruction set is chosen at run
+ * time. */
+#ifndef FL_COMPUTE_VECTOR_MATH_H
+#define FL_COMPUTE_VECTOR_MATH_H
+
+#include <stddef.h>
+
+void fl_vector_exp(size_t n, const float *x, float *y);
+void fl_vector_sigmoid(size_t n, const float *x, float *y);     /* 1 / (1 + exp(-x)) */
+void fl_vector_silu(size_t n, const float *x, float *y);        /* x sigmoid(x) */
+void fl_vector_log_sigmoid(size_t n, const float *x, float *y); /* log(sigmoid(x)), never positive */
+void fl_vector_softplus(size_t n, const float *x, float *y);    /* log(1 + exp(x)) */
+
+float fl_vector_dot(size_t n, const float *x, const float *y);
+double fl_vector_sum_of_squares(size_t n, const float *x); /* summed in float64 */
+
+#endif

@@ -1,0 +1,560 @@
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "harness/base/memory.h"
+#include "harness/base/random.h"
+#include "harness/compute/compute.h"
+#include "harness/compute/cpu_kernels.h"
+#include "harness/compute/vector_math.h"
+#include "tests/support/compare.h"
+
+static fl_compute *backend(size_t threads, size_t budget) {
+    fl_error error = {0};
+    fl_compute *compute = NULL;
+    if (fl_compute_create_cpu(&(fl_compute_options){threads, budget}, &compute, &error) != FL_OK) {
+        fail_msg("%s", error.message);
+    }
+    return compute;
+}
+
+static void *block(size_t count, size_t size) {
+    void *memory = NULL;
+    assert_int_equal(fl_memory_allocate(&memory, count, size, NULL), FL_OK);
+    return memory;
+}
+
+static float *normals(fl_random *random, size_t count, double scale) {
+    float *x = block(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) x[i] = (float)(scale * fl_random_normal(random));
+    return x;
+}
+
+/* Units in the last place between x and the exact value; results that round to 0 or infinity count as such.
+ */
+static double ulps(float x, double exact) {
+    if (isnan(x) || isnan(exact)) return isnan(x) && isnan(exact) ? 0.0 : INFINITY;
+    if (x == (float)exact) return 0.0;
+    if (isinf(x) || isinf((float)exact)) return INFINITY;
+    int exponent = 0;
+    frexp(exact, &exponent);
+    return fabs((double)x - exact) / fmax(ldexp(1.0, exponent - 24), 1.401298464324817e-45);
+}
+
+static double exact_exp(double x) {
+    return exp(x);
+}
+static double exact_sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+static double exact_silu(double x) {
+    return x / (1.0 + exp(-x));
+}
+static double exact_softplus(double x) {
+    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+}
+static double exact_log_sigmoid(double x) {
+    return fmin(x, 0.0) - log1p(exp(-fabs(x)));
+}
+
+typedef void (*vector_function)(size_t, const float *, float *);
+
+static double worst_ulps(vector_function function, double (*exact)(double), double low, double high,
+                         double *at) {
+    enum { BLOCK = 1021 };
+    float x[BLOCK], y[BLOCK];
+    double worst = 0.0, step = (high - low) / 700000.0;
+    for (double start = low; start < high; start += BLOCK * step) {
+        for (size_t i = 0; i < BLOCK; i++) x[i] = (float)(start + (double)i * step);
+        function(BLOCK, x, y);
+        for (size_t i = 0; i < BLOCK; i++) {
+            double error = ulps(y[i], exact((double)x[i]));
+            if (error <= worst) continue;
+            worst = error;
+            *at = (double)x[i];
+        }
+    }
+    return worst;
+}
+
+static void check_table(const fl_kernels *kernels) {
+    const struct {
+        const char *name;
+        vector_function function;
+        double (*exact)(double);
+        double bound, low;
+    } functions[] = {
+        {"exp", kernels->exp, exact_exp, 1.5, -110.0},
+        {"sigmoid", kernels->sigmoid, exact_sigmoid, 2.5, -110.0},
+        {"silu", kernels->silu, exact_silu, 3.5, -87.0},
+        {"softplus", kernels->softplus, exact_softplus, 3.0, -110.0},
+        {"log_sigmoid", kernels->log_sigmoid, exact_log_sigmoid, 3.0, -110.0},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        double at = 0.0,
+               wide = worst_ulps(functions[i].function, functions[i].exact, functions[i].low, 95.0, &at);
+        double narrow = worst_ulps(functions[i].function, functions[i].exact, -2.0, 2.0, &at);
+        double worst = fmax(wide, narrow);
+        printf("worst: %s (%s) %.2f ulp\n", functions[i].name, kernels->name, worst);
+        if (!(worst <= functions[i].bound)) fail_msg("%s: %.2f ulp at %.9g", functions[i].name, worst, at);
+    }
+}
+
+static void test_elementary_functions_stay_within_their_bounds(void **unused) {
+    (void)unused;
+    check_table(&fl_kernels_baseline);
+    if (fl_kernels_best() != &fl_kernels_baseline) check_table(fl_kernels_best());
+}
+
+static void test_elementary_functions_at_the_limits(void **unused) {
+    (void)unused;
+    const float x[5] = {-INFINITY, INFINITY, NAN, 1000.0f, -1000.0f};
+    float y[5];
+    fl_vector_exp(5, x, y);
+    assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == INFINITY && y[4] == 0.0f);
+    fl_vector_sigmoid(5, x, y);
+    assert_true(y[0] == 0.0f && y[1] == 1.0f && isnan(y[2]) && y[3] == 1.0f && y[4] == 0.0f);
+    fl_vector_log_sigmoid(5, x, y);
+    assert_true(y[0] == -INFINITY && y[1] == 0.0f && isnan(y[2]) && y[3] == 0.0f && y[4] == -1000.0f);
+    fl_vector_softplus(5, x, y);
+    assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == 1000.0f && y[4] == 0.0f);
+    fl_vector_silu(5, x, y);
+    assert_true(y[1] == INFINITY && isnan(y[2]) && y[3] == 1000.0f && y[4] == 0.0f);
+}
+
+static void check_power_kernels(const fl_kernels *kernels) {
+    double a[37], b[37];
+    float y[37];
+    for (size_t i = 0; i < 37; i++) {
+        a[i] = -5000.0 - 1.7 * (double)i;
+        b[i] = -5000.3 + 2.1 * (double)i;
+    }
+    kernels->exp2_difference(37, a, b, y);
+    for (size_t i = 0; i < 37; i++) {
+        double exact = exp2(a[i] - b[i]);
+        if (exact < 1.2e-38) exact = 0.0;
+        assert_true(fabs((double)y[i] - exact) <= 2e-7 * exact);
+    }
+    kernels->exp2_shifted(37, a, -5000.0, y);
+    for (size_t i = 0; i < 37; i++) {
+        double exact = exp2(a[i] + 5000.0);
+        assert_true(fabs((double)y[i] - exact) <= 2e-7 * exact);
+    }
+}
+
+static void test_powers_of_differences_keep_their_accuracy_far_from_zero(void **unused) {
+    (void)unused;
+    check_power_kernels(&fl_kernels_baseline);
+    check_power_kernels(fl_kernels_best());
+}
+
+static void check_solves(const fl_kernels *kernels, fl_random *random) {
+    static const size_t sizes[][2] = {{1, 1},   {3, 8},   {4, 16},  {7, 20},
+                                      {64, 64}, {33, 65}, {16, 24}, {64, 8}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = sizes[s][0], m = sizes[s][1];
+        float *a = normals(random, n * n, 0.2), *x = normals(random, n * m, 1.0),
+              *right = block(n * m, sizeof(float));
+        double *expected = block(n * m, sizeof *expected);
+        for (int transposed = 0; transposed < 2; transposed++) {
+            memcpy(right, x, n * m * sizeof *x);
+            for (size_t i = 0; i < n * m; i++) expected[i] = (double)x[i];
+            for (size_t step = 0; step < n; step++) {
+                size_t i = transposed ? n - 1 - step : step;
+                for (size_t j = transposed ? i + 1 : 0; j < (transposed ? n : i); j++) {
+                    double factor = (double)(transposed ? a[j * n + i] : a[i * n + j]);
+                    for (size_t c = 0; c < m; c++) expected[i * m + c] -= factor * expected[j * m + c];
+                }
+            }
+            (transposed ? kernels->solve_unit_lower_transposed : kernels->solve_unit_lower)(n, m, a, n, right,
+                                                                                            m);
+            fl_assert_close(right, expected, n * m, 2e-5, "triangular solve");
+        }
+        fl_memory_free(a);
+        fl_memory_free(x);
+        fl_memory_free(right);
+        fl_memory_free(expected);
+    }
+}
+
+static void test_triangular_solves(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 31, 0);
+    check_solves(&fl_kernels_baseline, &random);
+    check_solves(fl_kernels_best(), &random);
+}
+
+/* C = A B^T in float64, A [m][k], B [n][k]. */
+static double *exact_product(size_t m, size_t n, size_t k, const float *a, const float *b) {
+    double *c = block(m * n, sizeof *c);
+    for (size_t i = 0; i < m; i++) {
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0.0;
+            for (size_t x = 0; x < k; x++) sum += (double)a[i * k + x] * (double)b[j * k + x];
+            c[i * n + j] = sum;
+        }
+    }
+    return c;
+}
+
+/* A tensor with random stored bytes whose block scales are small half-precision numbers. */
+static fl_tensor random_tensor(fl_random *random, fl_dtype type, size_t rows, size_t columns) {
+    size_t bytes = rows * fl_dtype_row_bytes(type, columns), step = fl_dtype_block_bytes(type);
+    unsigned char *data = block(bytes, 1);
+    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)fl_random_below(random, 256);
+    fl_tensor tensor = {.data = data,
+                        .type = type,
+                        .rank = 2,
+                        .shape = {rows, columns},
+                        .rows = rows,
+                        .columns = columns,
+                        .name = "random"};
+    if (type == FL_DTYPE_F32) {
+        for (size_t i = 0; i < rows * columns; i++) ((float *)data)[i] = (float)fl_random_normal(random);
+        return tensor;
+    }
+    bool has_minimum = type == FL_DTYPE_Q4_1 || type == FL_DTYPE_Q5_1;
+    for (size_t i = 0; i < bytes; i += step) {
+        data[i + 1] = (unsigned char)((data[i + 1] & 0x83) | 0x2c); /* exponent near 2^-4 */
+        if (has_minimum) data[i + 3] = (unsigned char)((data[i + 3] & 0x83) | 0x2c);
+        if (type == FL_DTYPE_BF16) data[i + 1] = (unsigned char)((data[i + 1] & 0x80) | 0x3e);
+    }
+    return tensor;
+}
+
+static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random *random) {
+    size_t rows = tensor->rows, columns = tensor->columns;
+    fl_error error = {0};
+    fl_weight *weight = NULL;
+    if (compute->ops->weight_create(compute, tensor, &weight, &error) != FL_OK) fail_msg("%s", error.message);
+    float *values = block(rows * columns, sizeof *values), *bias = normals(random, rows, 1.0);
+    fl_tensor_widen_rows(tensor, 0, rows, values);
+    static const size_t token_counts[] = {0, 1, 2, 3, 5, 6, 7, 40};
+    for (size_t i = 0; i < sizeof token_counts / sizeof *token_counts; i++) {
+        size_t tokens = token_counts[i];
+        float *input = normals(random, tokens * columns, 1.0), *output = block(tokens * rows, sizeof *output);
+        double *expected = exact_product(tokens, rows, columns, input, values);
+        compute->ops->linear(compute, weight, NULL, tokens, input, output);
+        fl_assert_close(output, expected, tokens * rows, 1e-6, fl_dtype_name(tensor->type));
+        for (size_t j = 0; j < tokens * rows; j++) expected[j] += (double)bias[j % rows];
+        compute->ops->linear(compute, weight, bias, tokens, input, output);
+        fl_assert_close(output, expected, tokens * rows, 1e-6, "with bias");
+        fl_memory_free(input);
+        fl_memory_free(output);
+        fl_memory_free(expected);
+    }
+    const int32_t ids[4] = {0, (int32_t)rows - 1, 3, 3};
+    float *embedded = block(4 * columns, sizeof *embedded);
+    compute->ops->embed(compute, weight, 4, ids, embedded);
+    for (size_t t = 0; t < 4; t++) {
+        assert_memory_equal(embedded + t * columns, values + (size_t)ids[t] * columns,
+                            columns * sizeof *values);
+    }
+    fl_memory_free(embedded);
+    fl_memory_free(values);
+    fl_memory_free(bias);
+    compute->ops->weight_destroy(compute, weight);
+}
+
+static void test_linear_and_embed_for_every_stored_type_widened_and_streamed(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 32, 0);
+    fl_worst_reset();
+    for (int type = 0; type < FL_DTYPE_COUNT; type++) {
+        fl_tensor tensor = random_tensor(&random, (fl_dtype)type, 333, 96);
+        fl_compute *widened = backend(2, SIZE_MAX), *streamed = backend(2, 0);
+        check_weight(widened, &tensor, &random);
+        check_weight(streamed, &tensor, &random);
+        fl_compute_destroy(widened);
+        fl_compute_destroy(streamed);
+        fl_memory_free((void *)(uintptr_t)tensor.data);
+    }
+    printf("worst: linear, every stored type %.2e\n", fl_worst_reset());
+}
+
+static void test_linear_backward_is_the_product_with_the_weight(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 33, 0);
+    fl_tensor tensor = random_tensor(&random, FL_DTYPE_Q8_0, 300, 224);
+    float *values = block(300 * 224, sizeof *values), *turned = block(300 * 224, sizeof *turned);
+    fl_tensor_widen_rows(&tensor, 0, 300, values);
+    for (size_t i = 0; i < 300 * 224; i++) turned[i % 224 * 300 + i / 224] = values[i];
+    float *gradient = normals(&random, 50 * 300, 1.0), *input = block(50 * 224, sizeof *input);
+    double *expected = exact_product(50, 224, 300, gradient, turned);
+    for (size_t budget = 0; budget < 2; budget++) {
+        fl_compute *compute = backend(2, budget == 0 ? 0 : SIZE_MAX);
+        fl_weight *weight = NULL;
+        assert_int_equal(compute->ops->weight_create(compute, &tensor, &weight, NULL), FL_OK);
+        compute->ops->linear_backward(compute, weight, 50, gradient, input, false);
+        fl_assert_close(input, expected, 50 * 224, 1e-6, "gradient of the input");
+        compute->ops->linear_backward(compute, weight, 50, gradient, input, true);
+        for (size_t i = 0; i < 50 * 224; i++) input[i] *= 0.5f;
+        fl_assert_close(input, expected, 50 * 224, 1e-6, "accumulated gradient");
+        compute->ops->weight_destroy(compute, weight);
+        fl_compute_destroy(compute);
+    }
+    void *const blocks[] = {values, turned, gradient, input, expected, (void *)(uintptr_t)tensor.data};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+}
+
+static void test_widening_stops_at_the_budget_and_absent_tensors_are_refused(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 34, 0);
+    fl_compute *compute = backend(1, 64 * 32 * sizeof(float));
+    fl_tensor tensor = random_tensor(&random, FL_DTYPE_F16, 64, 32);
+    fl_weight *first = NULL, *second = NULL;
+    fl_error error = {0};
+    assert_int_equal(compute->ops->weight_create(compute, &tensor, &first, &error), FL_OK);
+    assert_int_equal(compute->ops->weight_create(compute, &tensor, &second, &error), FL_OK);
+    float input[32] = {1.0f, 2.0f}, widened[64], streamed[64];
+    compute->ops->linear(compute, first, NULL, 1, input, widened);
+    compute->ops->linear(compute, second, NULL, 1, input, streamed);
+    assert_memory_equal(widened, streamed, sizeof widened);
+    compute->ops->weight_destroy(compute, first);
+    compute->ops->weight_destroy(compute, second);
+    fl_tensor absent = {.name = "model.absent"};
+    assert_int_equal(compute->ops->weight_create(compute, &absent, &first, &error), FL_ERROR_ARGUMENT);
+    assert_non_null(strstr(error.message, "model.absent"));
+    fl_memory_fail_at(1);
+    assert_int_equal(compute->ops->weight_create(compute, &tensor, &first, &error), FL_ERROR_MEMORY);
+    fl_memory_fail_at(2);
+    assert_int_equal(compute->ops->weight_create(compute, &tensor, &first, &error), FL_ERROR_MEMORY);
+    assert_null(first);
+    fl_memory_free((void *)(uintptr_t)tensor.data);
+    fl_compute_destroy(compute);
+}
+
+static void test_create_reports_every_failed_allocation(void **unused) {
+    (void)unused;
+    for (size_t n = 1; n < 6; n++) {
+        fl_compute *compute = NULL;
+        fl_memory_fail_at(n);
+        assert_int_equal(fl_compute_create_cpu(&(fl_compute_options){1, 0}, &compute, NULL), FL_ERROR_MEMORY);
+        assert_null(compute);
+    }
+    fl_memory_fail_at(0);
+}
+
+static void test_matmul_in_every_orientation(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 35, 0);
+    fl_compute *compute = backend(2, 0);
+    static const size_t sizes[][3] = {{3, 5, 7}, {200, 130, 64}, {64, 700, 33}, {1, 1, 0}, {600, 20, 64}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        float *a = normals(&random, m * k, 1.0), *b = normals(&random, n * k, 1.0),
+              *start = normals(&random, m * n, 1.0);
+        float *at = block(m * k, sizeof *at), *bt = block(n * k, sizeof *bt), *c = block(m * n, sizeof *c);
+        for (size_t i = 0; i < m * k; i++) at[i % k * m + i / k] = a[i];
+        for (size_t i = 0; i < n * k; i++) bt[i % k * n + i / k] = b[i];
+        double *expected = exact_product(m, n, k, a, b);
+        for (size_t i = 0; i < m * n; i++) expected[i] = 2.0 * expected[i] + 0.5 * (double)start[i];
+        for (int way = 0; way < 4; way++) {
+            bool ta = way & 1, tb = (way & 2) == 0; /* B is stored [n][k] when transposed */
+            memcpy(c, start, m * n * sizeof *c);
+            compute->ops->matmul(compute, ta, tb, m, n, k, 2.0f, ta ? at : a, ta ? m : k, tb ? b : bt,
+                                 tb ? k : n, 0.5f, c, n);
+            fl_assert_close(c, expected, m * n, 1e-6, "matmul");
+        }
+        void *const blocks[] = {a, b, start, at, bt, c, expected};
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+    }
+    fl_compute_destroy(compute);
+}
+
+static double exact_norm(size_t columns, const double *x, const double *weight, double epsilon, size_t at) {
+    double sum = 0.0;
+    for (size_t i = 0; i < columns; i++) sum += x[i] * x[i];
+    return x[at] / sqrt(sum / (double)columns + epsilon) * weight[at];
+}
+
+static void test_rms_norm_and_its_gradient(void **unused) {
+    (void)unused;
+    enum { ROWS = 33, COLUMNS = 77 };
+    fl_random random;
+    fl_random_seed(&random, 36, 0);
+    fl_compute *compute = backend(2, 0);
+    float *input = normals(&random, ROWS * COLUMNS, 1.0), *weight = normals(&random, COLUMNS, 1.0);
+    float *gradient = normals(&random, ROWS * COLUMNS, 1.0), *output = block(ROWS * COLUMNS, sizeof *output);
+    input[3] = 2.6e4f; /* what position 0 carries in real models */
+    double x[COLUMNS], w[COLUMNS], expected[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) w[i] = (double)weight[i];
+    compute->ops->rms_norm(compute, ROWS, COLUMNS, input, weight, 1e-5, output);
+    fl_worst_reset();
+    for (size_t row = 0; row < ROWS; row++) {
+        for (size_t i = 0; i < COLUMNS; i++) x[i] = (double)input[row * COLUMNS + i];
+        for (size_t i = 0; i < COLUMNS; i++) expected[i] = exact_norm(COLUMNS, x, w, 1e-5, i);
+        fl_assert_close(output + row * COLUMNS, expected, COLUMNS, 1e-6, "rms norm");
+    }
+    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, input, weight, 1e-5, gradient, output, false);
+    for (size_t row = 0; row < ROWS; row++) {
+        for (size_t i = 0; i < COLUMNS; i++) x[i] = (double)input[row * COLUMNS + i];
+        for (size_t i = 0; i < COLUMNS; i++) {
+            double kept = x[i], step = 1e-5 * fmax(1.0, fabs(kept)), slope = 0.0;
+            for (int side = -1; side <= 1; side += 2) {
+                x[i] = kept + side * step;
+                for (size_t j = 0; j < COLUMNS; j++) {
+                    slope += side * (double)gradient[row * COLUMNS + j] * exact_norm(COLUMNS, x, w, 1e-5, j);
+                }
+            }
+            x[i] = kept;
+            expected[i] = slope / (2.0 * step);
+        }
+        fl_assert_close(output + row * COLUMNS, expected, COLUMNS, 1e-5, "gradient of rms norm");
+    }
+    float *twice = block(ROWS * COLUMNS, sizeof *twice);
+    memcpy(twice, output, ROWS * COLUMNS * sizeof *twice);
+    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, input, weight, 1e-5, gradient, twice, true);
+    for (size_t i = 0; i < ROWS * COLUMNS; i++)
+        assert_true(fabsf(twice[i] - 2.0f * output[i]) <= 1e-6f * fabsf(twice[i]));
+    printf("worst: rms norm and gradient %.2e\n", fl_worst_reset());
+    void *const blocks[] = {input, weight, gradient, output, twice};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+    fl_compute_destroy(compute);
+}
+
+static void test_rope_rotates_by_float32_angles_and_back(void **unused) {
+    (void)unused;
+    enum { T = 70, HEADS = 3, DIM = 20, ROTARY = 16, FIRST = 5000 };
+    fl_random random;
+    fl_random_seed(&random, 37, 0);
+    fl_compute *compute = backend(2, 0);
+    float frequencies[ROTARY / 2], *x = normals(&random, T * HEADS * DIM, 1.0),
+                                   *start = block(T * HEADS * DIM, sizeof *x);
+    double *expected = block(T * HEADS * DIM, sizeof *expected);
+    for (size_t i = 0; i < ROTARY / 2; i++) frequencies[i] = powf(10000.0f, -(float)i / 8.0f);
+    memcpy(start, x, T * HEADS * DIM * sizeof *x);
+    for (size_t i = 0; i < T * HEADS * DIM; i++) {
+        size_t d = i % DIM, t = i / (HEADS * DIM);
+        expected[i] = (double)x[i];
+        if (d >= ROTARY) continue;
+        double angle = (double)((float)(FIRST + t) * frequencies[d % 8]), sign = d < 8 ? -1.0 : 1.0;
+        expected[i] =
+            1.25 * ((double)x[i] * cos(angle) + sign * (double)x[d < 8 ? i + 8 : i - 8] * sin(angle));
+    }
+    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, frequencies, 1.25f, 1, x);
+    fl_assert_close(x, expected, T * HEADS * DIM, 3e-7, "rope");
+    for (size_t i = 0; i < T * HEADS * DIM; i++)
+        expected[i] = (double)start[i] * (i % DIM < ROTARY ? 1.5625 : 1.0);
+    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, frequencies, 1.25f, -1, x);
+    fl_assert_close(x, expected, T * HEADS * DIM, 1e-6, "rope and back");
+    /* A later range, a part of the table, and other frequencies. */
+    memcpy(x, start, T * HEADS * DIM * sizeof *x);
+    compute->ops->rope(compute, 1, HEADS, DIM, FIRST + 3, ROTARY, frequencies, 1.0f, 1, x);
+    double angle = (double)((float)(FIRST + 3) * frequencies[2]);
+    double low = (double)start[2] * cos(angle) - (double)start[10] * sin(angle);
+    assert_true(fabs((double)x[2] - low) < 1e-6);
+    frequencies[2] = 0.5f;
+    memcpy(x, start, T * HEADS * DIM * sizeof *x);
+    compute->ops->rope(compute, 1, HEADS, DIM, 2, ROTARY, frequencies, 1.0f, 1, x);
+    assert_true(fabs((double)x[2] - ((double)start[2] * cos(1.0) - (double)start[10] * sin(1.0))) < 1e-6);
+    fl_memory_free(x);
+    fl_memory_free(start);
+    fl_memory_free(expected);
+    fl_compute_destroy(compute);
+}
+
+static double exact_activation(fl_activation activation, double x) {
+    switch (activation) {
+    case FL_ACTIVATION_SILU:
+        return exact_silu(x);
+    case FL_ACTIVATION_GELU_TANH:
+        return 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case FL_ACTIVATION_GELU:
+        return 0.5 * x * erfc(-x * 0.7071067811865476);
+    }
+    return NAN;
+}
+
+static void test_gated_activations_and_their_gradients(void **unused) {
+    (void)unused;
+    enum { N = 40003 };
+    fl_random random;
+    fl_random_seed(&random, 38, 0);
+    fl_compute *compute = backend(2, 0);
+    float *gate = normals(&random, N, 3.0), *up = normals(&random, N, 1.0),
+          *gradient = normals(&random, N, 1.0);
+    float *output = block(N, sizeof *output), *gradient_gate = block(N, sizeof(float)),
+          *gradient_up = block(N, sizeof(float));
+    double *expected = block(N, sizeof *expected), *expected_gate = block(N, sizeof(double)),
+           *expected_up = block(N, sizeof(double));
+    fl_worst_reset();
+    for (int activation = FL_ACTIVATION_SILU; activation <= FL_ACTIVATION_GELU; activation++) {
+        for (size_t i = 0; i < N; i++) {
+            double g = (double)gate[i], d = (double)gradient[i],
+                   value = exact_activation((fl_activation)activation, g);
+            double slope = (exact_activation((fl_activation)activation, g + 1e-5) -
+                            exact_activation((fl_activation)activation, g - 1e-5)) /
+                           2e-5;
+            expected[i] = value * (double)up[i];
+            expected_gate[i] = d * (double)up[i] * slope;
+            expected_up[i] = d * value;
+        }
+        compute->ops->gated_activation(compute, (fl_activation)activation, N, gate, up, output);
+        fl_assert_close(output, expected, N, 1e-6, "activation");
+        compute->ops->gated_activation_backward(compute, (fl_activation)activation, N, gate, up, gradient,
+                                                gradient_gate, gradient_up);
+        fl_assert_close(gradient_gate, expected_gate, N, 1e-6, "gradient of the gate");
+        fl_assert_close(gradient_up, expected_up, N, 1e-6, "gradient of up");
+    }
+    printf("worst: gated activations and gradients %.2e\n", fl_worst_reset());
+    memcpy(output, up, N * sizeof *up);
+    compute->ops->add(compute, N, output, gate);
+    for (size_t i = 0; i < N; i++) assert_true(output[i] == up[i] + gate[i]);
+    void *const blocks[] = {gate,        up,       gradient,      output,     gradient_gate,
+                            gradient_up, expected, expected_gate, expected_up};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+    fl_compute_destroy(compute);
+}
+
+static void test_linear_is_the_same_for_every_thread_count(void **unused) {
+    (void)unused;
+    fl_random random;
+    fl_random_seed(&random, 39, 0);
+    fl_tensor tensor = random_tensor(&random, FL_DTYPE_F32, 1000, 96);
+    float *input = normals(&random, 70 * 96, 1.0), *first = block(70 * 1000, sizeof *first),
+          *output = block(70 * 1000, sizeof *output);
+    for (size_t threads = 1; threads <= 3; threads++) {
+        fl_compute *compute = backend(threads, 0);
+        fl_weight *weight = NULL;
+        assert_int_equal(compute->ops->weight_create(compute, &tensor, &weight, NULL), FL_OK);
+        compute->ops->linear(compute, weight, NULL, 70, input, threads == 1 ? first : output);
+        if (threads > 1) assert_memory_equal(first, output, 70 * 1000 * sizeof *output);
+        compute->ops->weight_destroy(compute, weight);
+        fl_compute_destroy(compute);
+    }
+    fl_memory_free(input);
+    fl_memory_free(first);
+    fl_memory_free(output);
+    fl_memory_free((void *)(uintptr_t)tensor.data);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elementary_functions_stay_within_their_bounds),
+        cmocka_unit_test(test_elementary_functions_at_the_limits),
+        cmocka_unit_test(test_powers_of_differences_keep_their_accuracy_far_from_zero),
+        cmocka_unit_test(test_triangular_solves),
+        cmocka_unit_test(test_linear_and_embed_for_every_stored_type_widened_and_streamed),
+        cmocka_unit_test(test_linear_backward_is_the_product_with_the_weight),
+        cmocka_unit_test(test_widening_stops_at_the_budget_and_absent_tensors_are_refused),
+        cmocka_unit_test(test_create_reports_every_failed_allocation),
+        cmocka_unit_test(test_matmul_in_every_orientation),
+        cmocka_unit_test(test_rms_norm_and_its_gradient),
+        cmocka_unit_test(test_rope_rotates_by_float32_angles_and_back),
+        cmocka_unit_test(test_gated_activations_and_their_gradients),
+        cmocka_unit_test(test_linear_is_the_same_for_every_thread_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
