@@ -22,12 +22,12 @@ typedef struct fl_text_config {
 typedef struct fl_measure_config {
     bool teacher_forced, propagated, diagnostics, language_model;
     bool self_check;
-    const fl_node *ablate;
+    const fl_node *ablate;  /* into the cell's document, or NULL */
 } fl_measure_config;
 
 typedef struct fl_experiment {
     char *name;
-    char *model_path;
+    char *model_path;       /* NULL when the file has no `model` */
     bool has_text;
     fl_text_config text;
     fl_measure_config measure;
@@ -40,20 +40,28 @@ typedef struct fl_experiment {
 typedef struct fl_experiment_list {
     size_t count;
     fl_experiment **cells;
-    size_t duplicates; /* cells dropped because another has the same document */
+    size_t duplicates; /* cells dropped because an earlier one has the same document */
+    size_t excluded;   /* cells dropped by sweep.exclude */
 } fl_experiment_list;
 
-/* Reads `path`, applies overrides in order, expands `sweep` (grid x zip, in file order, the last key fastest) and binds the
- * top level of every cell. Relative paths inside the file are relative to the working directory. */
+/* Reads `path`, applies overrides in order, expands `sweep` and binds the top level of every cell. Relative paths inside the
+ * file are relative to the working directory.
+ *
+ * sweep.grid: {dotted.key: [values], ...}      every combination
+ * sweep.zip:  {dotted.key: [values], ...}      lists of one length, walked together; one axis
+ * sweep.list: [{dotted.key: value, ...}, ...]  cells written out; one axis
+ * sweep.exclude: [{dotted.key: value, ...}]    cells in which all of these hold are dropped
+ * The axes are multiplied in file order, the last one fastest. An override beats the sweep: its key is no axis any more. */
 fl_status fl_experiment_load(const char *path, const char *const *overrides, size_t override_count,
                              fl_experiment_list **out, fl_error *error);
 fl_status fl_experiment_parse(const char *text, const char *file_name, const char *const *overrides,
                               size_t override_count, fl_experiment_list **out, fl_error *error);
 void fl_experiment_list_destroy(fl_experiment_list *list);
 
-/* Run id: 12 hex digits of the hash of the canonical resolved config (without output paths, thread counts and `name`) and of
- * the content hashes given (model, text, tasks, ...), so the same work has the same id wherever its files lie. Call it after
- * every floor has bound its part. */
+/* Run id: 12 hex digits of the hash of the canonical resolved config and of the content hashes given (model, text, training
+ * text, tasks, mechanism file, ..., always in one order), so the same work has the same id wherever its files lie. Left out:
+ * `name`, `output`, `threads`, and every key whose last name is path, ids or mechanism, whose content hash the caller gives.
+ * Call it after every floor has bound its part; what no floor has bound is taken as it was written. */
 fl_status fl_experiment_run_id(const fl_experiment *experiment, const char *const *content_hashes, size_t count,
                                char out[13], fl_error *error);
 

@@ -33,13 +33,15 @@ typedef struct fl_option {
     fl_option_type type;
     size_t offset;             /* offsetof the member */
     const char *default_text;  /* YAML text; NULL = zero / NULL / empty; "!" = required */
-    double minimum, maximum;   /* of numbers, inclusive; both 0 = no range */
+    double minimum, maximum;   /* of numbers and of each of SIZES, inclusive; both 0 = no range; maximum < minimum = no maximum */
     const char *const *choices;/* NULL-terminated, for FL_OPTION_CHOICE */
     const char *help;
 } fl_option;
 
-/* Resolved configuration: an ordered list of dotted keys with canonical value text and a default mark. It is what run
- * files store and what run ids are hashes of: keys sorted, numbers normalised, defaults expanded. */
+/* Resolved configuration: a list of dotted keys with canonical value text and a default mark. It is what run files store and
+ * what run ids are hashes of: keys sorted, numbers normalised, defaults expanded. `value` is YAML on one line (a string that
+ * could be read as something else is in quotes). Adding a key again replaces its value; adding a.b drops a plain value of
+ * a, and adding a drops everything below it: the latest wins. Numbers as names are list elements: tasks.0.name. */
 typedef struct fl_resolved fl_resolved;
 fl_status fl_resolved_create(fl_resolved **out, fl_error *error);
 void fl_resolved_destroy(fl_resolved *resolved);
@@ -55,7 +57,8 @@ fl_status fl_resolved_text(const fl_resolved *resolved, const char *const *exclu
 
 /* Fills `target` from `mapping` (NULL or null node: all defaults). Keys found in any of the tables are taken; any other is
  * an error with the nearest known key as a suggestion. `prefix` ("variant") heads the dotted keys in `resolved` (may be
- * NULL). On failure the strings and lists already bound are released and zeroed. */
+ * NULL). A null value means the default. FL_OPTION_NODE members are not recorded in `resolved`: whoever reads the node does
+ * that. On failure the strings and lists already bound are released and zeroed. */
 typedef struct fl_option_table {
     const fl_option *options;
     size_t count;
@@ -65,6 +68,9 @@ fl_status fl_options_bind(const fl_node *mapping, const fl_option_table *tables,
                           fl_resolved *resolved, fl_error *error);
 /* Releases strings and lists of one bound table. */
 void fl_options_release(const fl_option *options, size_t count, void *target);
+
+/* A string as the value text of fl_resolved_add (quoted where needed); NULL gives null. *out is an fl_memory block. */
+fl_status fl_resolved_string(const char *text, char **out, fl_error *error);
 
 /* Single values, for code that reads FL_OPTION_NODE itself. */
 fl_status fl_node_to_size(const fl_node *node, size_t minimum, size_t maximum, size_t *out, fl_error *error);

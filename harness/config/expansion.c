@@ -1,0 +1,452 @@
+#include "harness/config/expansion.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/memory.h"
+#include "harness/config/options.h"
+#include "harness/config/text_builder.h"
+
+/* Nodes of all cells together: what keeps a small hostile file from filling the memory. */
+enum { MAX_CELL_NODES = 4000000 };
+
+/* One assignment of one choice of an axis. */
+typedef struct setting {
+    const char *path;
+    const fl_node *value;
+} setting;
+
+typedef struct choice {
+    size_t count;
+    setting *settings;
+} choice;
+
+typedef struct axis {
+    size_t count;
+    choice *choices;
+} axis;
+
+typedef struct axis_key {
+    const char *path;
+    size_t owner; /* keys of one sweep.list may repeat; all others are claimed once */
+} axis_key;
+
+typedef struct plan {
+    fl_document *base;  /* overrides applied, sweep removed */
+    fl_document *sweep; /* the same with the sweep: owns what the axes point to */
+    const char *const *overrides;
+    size_t override_count;
+    size_t axis_count;
+    axis *axes;
+    size_t key_count;
+    axis_key *keys;
+    const fl_node *exclude;
+} plan;
+
+static bool is_under(const char *key, size_t key_bytes, const char *prefix, size_t prefix_bytes) {
+    return key_bytes >= prefix_bytes && strncmp(key, prefix, prefix_bytes) == 0 &&
+           (key_bytes == prefix_bytes || key[prefix_bytes] == '.');
+}
+
+/* Whether an override decides this key or something it lies in. */
+static bool is_overridden(const plan *p, const char *path) {
+    for (size_t i = 0; i < p->override_count; i++) {
+        if (is_under(path, strlen(path), p->overrides[i], strcspn(p->overrides[i], "="))) return true;
+    }
+    return false;
+}
+
+static fl_status key_error(const fl_node *node, fl_error *error, const char *message, const char *argument) {
+    fl_node place = *node;
+    if (node->key != NULL) {
+        place.line = node->key_line;
+        place.column = node->key_column;
+    }
+    return fl_node_error(&place, error, message, argument);
+}
+
+/* No key may be set by two axes, nor a mapping replaced after a key inside it was set. */
+static fl_status claim_key(plan *p, const fl_node *node, size_t owner, fl_error *error) {
+    size_t bytes = strlen(node->key);
+    if (is_under(node->key, bytes, "sweep", 5))
+        return key_error(node, error, "'%.200s' cannot be swept", node->key);
+    for (size_t i = 0; i < p->key_count; i++) {
+        const axis_key *other = &p->keys[i];
+        if (other->owner == owner && strcmp(other->path, node->key) == 0) return FL_OK;
+        if (other->owner != owner && is_under(other->path, strlen(other->path), node->key, bytes)) {
+            return key_error(node, error, "the sweep already sets '%.200s'", other->path);
+        }
+    }
+    FL_TRY(FL_RESIZE(&p->keys, p->key_count, p->key_count + 1, error));
+    p->keys[p->key_count++] = (axis_key){node->key, owner};
+    return FL_OK;
+}
+
+static fl_status add_axis(plan *p, size_t choices, axis **out, fl_error *error) {
+    FL_TRY(FL_RESIZE(&p->axes, p->axis_count, p->axis_count + 1, error));
+    axis *fresh = &p->axes[p->axis_count];
+    FL_TRY(FL_ALLOCATE(&fresh->choices, choices, error));
+    fresh->count = choices;
+    p->axis_count++;
+    *out = fresh;
+    return FL_OK;
+}
+
+static fl_status add_setting(const plan *p, choice *c, const char *path, const fl_node *value,
+                             fl_error *error) {
+    if (is_overridden(p, path)) return FL_OK;
+    FL_TRY(FL_RESIZE(&c->settings, c->count, c->count + 1, error));
+    c->settings[c->count++] = (setting){path, value};
+    return FL_OK;
+}
+
+static fl_status check_values(const fl_node *node, fl_error *error) {
+    if (node->kind != FL_NODE_SEQUENCE) {
+        return key_error(node, error,
+                         "sweep axis '%s' needs a list of values: [a, b]; nested keys are joined by dots",
+                         node->key);
+    }
+    if (node->count == 0) return key_error(node, error, "sweep axis '%s' has no values", node->key);
+    if (node->count > FL_SWEEP_MAX_CELLS)
+        return key_error(node, error, "sweep axis '%s' has too many values", node->key);
+    return FL_OK;
+}
+
+static fl_status check_kind(const fl_node *node, fl_node_kind kind, const char *message, fl_error *error) {
+    return node->kind == kind ? FL_OK : key_error(node, error, "%s", message);
+}
+
+static fl_status read_grid(plan *p, const fl_node *grid, fl_error *error) {
+    FL_TRY(check_kind(grid, FL_NODE_MAPPING, "sweep.grid is a mapping: {dotted.key: [values]}", error));
+    for (size_t i = 0; i < grid->count; i++) {
+        const fl_node *values = grid->children[i];
+        FL_TRY(check_values(values, error));
+        FL_TRY(claim_key(p, values, p->key_count, error));
+        if (is_overridden(p, values->key)) continue;
+        axis *a = NULL;
+        FL_TRY(add_axis(p, values->count, &a, error));
+        for (size_t v = 0; v < values->count; v++) {
+            FL_TRY(add_setting(p, &a->choices[v], values->key, values->children[v], error));
+        }
+    }
+    return FL_OK;
+}
+
+static fl_status read_zip(plan *p, const fl_node *zip, fl_error *error) {
+    FL_TRY(check_kind(zip, FL_NODE_MAPPING, "sweep.zip is a mapping: {dotted.key: [values]}", error));
+    if (zip->count == 0) return FL_OK;
+    const fl_node *first = zip->children[0];
+    FL_TRY(check_values(first, error));
+    axis *a = NULL;
+    FL_TRY(add_axis(p, first->count, &a, error));
+    for (size_t i = 0; i < zip->count; i++) {
+        const fl_node *values = zip->children[i];
+        FL_TRY(check_values(values, error));
+        FL_TRY(claim_key(p, values, p->key_count, error));
+        if (values->count != first->count) {
+            return fl_node_error(
+                values, error,
+                "sweep.zip: '%s' has %zu values but '%s' has %zu; zipped lists are of one length",
+                values->key, values->count, first->key, first->count);
+        }
+        for (size_t v = 0; v < values->count; v++) {
+            FL_TRY(add_setting(p, &a->choices[v], values->key, values->children[v], error));
+        }
+    }
+    return FL_OK;
+}
+
+static fl_status read_list(plan *p, const fl_node *list, fl_error *error) {
+    FL_TRY(
+        check_kind(list, FL_NODE_SEQUENCE, "sweep.list is a list of mappings: [{dotted.key: value}]", error));
+    if (list->count == 0) return key_error(list, error, "%s", "sweep.list is empty");
+    size_t owner = p->key_count;
+    axis *a = NULL;
+    FL_TRY(add_axis(p, list->count, &a, error));
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_node *cell = list->children[i];
+        FL_TRY(check_kind(cell, FL_NODE_MAPPING, "an entry of sweep.list is a mapping: {dotted.key: value}",
+                          error));
+        for (size_t k = 0; k < cell->count; k++) {
+            const fl_node *value = cell->children[k];
+            FL_TRY(claim_key(p, value, owner, error));
+            FL_TRY(add_setting(p, &a->choices[i], value->key, value, error));
+        }
+    }
+    return FL_OK;
+}
+
+static fl_status read_exclude(plan *p, const fl_node *exclude, fl_error *error) {
+    FL_TRY(check_kind(exclude, FL_NODE_SEQUENCE, "sweep.exclude is a list of mappings: [{dotted.key: value}]",
+                      error));
+    for (size_t i = 0; i < exclude->count; i++) {
+        const fl_node *rule = exclude->children[i];
+        FL_TRY(check_kind(rule, FL_NODE_MAPPING,
+                          "an entry of sweep.exclude is a mapping: {dotted.key: value}", error));
+        if (rule->count == 0)
+            return key_error(rule, error, "%s", "an empty entry of sweep.exclude would drop every cell");
+    }
+    p->exclude = exclude;
+    return FL_OK;
+}
+
+static fl_status read_axes(plan *p, const fl_node *sweep, fl_error *error) {
+    static const struct {
+        const char *name;
+        fl_status (*read)(plan *p, const fl_node *node, fl_error *error);
+    } parts[] = {{"grid", read_grid}, {"zip", read_zip}, {"list", read_list}, {"exclude", read_exclude}};
+    enum { PARTS = sizeof parts / sizeof parts[0] };
+    if (sweep == NULL || sweep->kind == FL_NODE_NULL) return FL_OK;
+    FL_TRY(check_kind(sweep, FL_NODE_MAPPING, "sweep is a mapping with grid, zip, list or exclude", error));
+    const char *names[PARTS];
+    for (size_t i = 0; i < PARTS; i++) names[i] = parts[i].name;
+    for (size_t c = 0; c < sweep->count; c++) {
+        const fl_node *child = sweep->children[c];
+        size_t part = 0;
+        while (part < PARTS && strcmp(child->key, names[part]) != 0) part++;
+        if (part < PARTS) {
+            if (child->kind != FL_NODE_NULL) FL_TRY(parts[part].read(p, child, error));
+            continue;
+        }
+        const char *near = fl_suggest(child->key, names, PARTS);
+        if (near != NULL) return key_error(child, error, "unknown key in sweep; did you mean '%s'?", near);
+        return key_error(child, error, "unknown key 'sweep.%.200s'; known are: grid, zip, list, exclude",
+                         child->key);
+    }
+    return FL_OK;
+}
+
+static size_t count_nodes(const fl_node *node) {
+    size_t count = 1;
+    for (size_t i = 0; i < node->count; i++) count += count_nodes(node->children[i]);
+    return count;
+}
+
+static size_t largest_choice(const axis *a) {
+    size_t largest = 0;
+    for (size_t c = 0; c < a->count; c++) {
+        size_t nodes = 0;
+        for (size_t s = 0; s < a->choices[c].count; s++)
+            nodes += count_nodes(a->choices[c].settings[s].value);
+        if (nodes > largest) largest = nodes;
+    }
+    return largest;
+}
+
+static fl_status count_cells(const plan *p, const fl_node *sweep, size_t *cells, fl_error *error) {
+    *cells = 1;
+    size_t nodes = count_nodes(fl_document_root(p->base));
+    for (size_t i = 0; i < p->axis_count; i++) {
+        *cells *= p->axes[i].count;
+        nodes += largest_choice(&p->axes[i]);
+        if (*cells > FL_SWEEP_MAX_CELLS) {
+            return fl_node_error(sweep, error, "the sweep has more than %d cells", FL_SWEEP_MAX_CELLS);
+        }
+    }
+    if (*cells > 1 && *cells > MAX_CELL_NODES / nodes) {
+        return fl_node_error(sweep, error, "the sweep is too large: %zu cells of %zu values", *cells, nodes);
+    }
+    return FL_OK;
+}
+
+static fl_status add_label(fl_text_builder *label, const setting *s, fl_error *error) {
+    char *text = NULL;
+    FL_TRY(fl_node_text(s->value, &text, error));
+    fl_status status =
+        fl_text_builder_format(label, error, "%s%s=%s", label->length > 0 ? " " : "", s->path, text);
+    fl_memory_free(text);
+    return status;
+}
+
+static bool is_about_sweep(const char *override) {
+    return is_under(override, strcspn(override, "="), "sweep", 5);
+}
+
+/* Cell number `index` in the mixed radix of the axes, the last one fastest. */
+static fl_status build_cell(const plan *p, size_t index, fl_cell *cell, fl_error *error) {
+    fl_text_builder label = {0};
+    fl_status status = FL_OK;
+    size_t block = 1;
+    for (size_t i = 0; i < p->axis_count; i++) block *= p->axes[i].count;
+    FL_TRY(fl_document_copy(p->base, &cell->document, error));
+    FL_TRY_DONE(status, fl_text_builder_add(&label, "", error));
+    for (size_t i = 0; i < p->axis_count; i++) {
+        block /= p->axes[i].count;
+        const choice *c = &p->axes[i].choices[index / block % p->axes[i].count];
+        for (size_t s = 0; s < c->count; s++) {
+            FL_TRY_DONE(status,
+                        fl_document_set(cell->document, c->settings[s].path, c->settings[s].value, error));
+            FL_TRY_DONE(status, add_label(&label, &c->settings[s], error));
+        }
+    }
+    for (size_t i = 0; i < p->override_count && p->axis_count > 0; i++) {
+        if (is_about_sweep(p->overrides[i])) continue;
+        FL_TRY_DONE(status, fl_document_override(cell->document, p->overrides[i], error));
+    }
+    cell->label = label.text;
+    return FL_OK;
+done:
+    fl_text_builder_release(&label);
+    return status;
+}
+
+static void release_cell(fl_cell *cell) {
+    fl_document_destroy(cell->document);
+    fl_memory_free(cell->label);
+    *cell = (fl_cell){0};
+}
+
+/* Equal by value; an absent key equals null. */
+static fl_status holds(const fl_node *found, const fl_node *wanted, bool *equal, fl_error *error) {
+    char *a = NULL, *b = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_node_text(found, &a, error));
+    FL_TRY_DONE(status, fl_node_text(wanted, &b, error));
+    *equal = strcmp(a, b) == 0;
+done:
+    fl_memory_free(a);
+    fl_memory_free(b);
+    return status;
+}
+
+static fl_status matches_rule(const fl_document *cell, const fl_node *rule, bool *match, fl_error *error) {
+    *match = true;
+    for (size_t k = 0; k < rule->count && *match; k++) {
+        const fl_node *wanted = rule->children[k];
+        FL_TRY(holds(fl_node_find(fl_document_root(cell), wanted->key), wanted, match, error));
+    }
+    return FL_OK;
+}
+
+static fl_status drop_excluded(const plan *p, fl_expansion *e, fl_error *error) {
+    size_t kept = 0;
+    for (size_t c = 0; c < e->count; c++) {
+        bool match = false;
+        for (size_t i = 0; i < p->exclude->count && !match; i++) {
+            FL_TRY(matches_rule(e->cells[c].document, p->exclude->children[i], &match, error));
+        }
+        if (match) {
+            release_cell(&e->cells[c]);
+            continue;
+        }
+        fl_cell cell = e->cells[c];
+        e->cells[c] = (fl_cell){0};
+        e->cells[kept++] = cell;
+    }
+    e->excluded = e->count - kept;
+    e->count = kept;
+    if (kept == 0) return fl_node_error(p->exclude, error, "sweep.exclude drops every cell");
+    return FL_OK;
+}
+
+/* A misspelt key in an exclusion would silently drop nothing. */
+static fl_status check_exclude_keys(const plan *p, const fl_expansion *e, fl_error *error) {
+    for (size_t i = 0; i < p->exclude->count; i++) {
+        const fl_node *rule = p->exclude->children[i];
+        for (size_t k = 0; k < rule->count; k++) {
+            bool found = false;
+            for (size_t c = 0; c < e->count && !found; c++) {
+                found = fl_node_find(fl_document_root(e->cells[c].document), rule->children[k]->key) != NULL;
+            }
+            if (!found)
+                return key_error(rule->children[k], error, "no cell has the key '%.200s'",
+                                 rule->children[k]->key);
+        }
+    }
+    return FL_OK;
+}
+
+typedef struct fingerprint {
+    fl_hash hash;
+    size_t index;
+} fingerprint;
+
+static int order_fingerprints(const void *a, const void *b) {
+    const fingerprint *x = a, *y = b;
+    int order = strcmp(x->hash.text, y->hash.text);
+    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+static fl_status drop_duplicates(fl_expansion *e, fl_error *error) {
+    fingerprint *prints = NULL;
+    FL_TRY(FL_ALLOCATE(&prints, e->count, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < e->count; i++) {
+        char *text = NULL;
+        FL_TRY_DONE(status, fl_node_text(fl_document_root(e->cells[i].document), &text, error));
+        prints[i] = (fingerprint){fl_hash_bytes(text, strlen(text)), i};
+        fl_memory_free(text);
+    }
+    qsort(prints, e->count, sizeof *prints, order_fingerprints);
+    for (size_t i = 1; i < e->count; i++) {
+        if (strcmp(prints[i].hash.text, prints[i - 1].hash.text) == 0)
+            release_cell(&e->cells[prints[i].index]);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < e->count; i++) {
+        fl_cell cell = e->cells[i];
+        if (cell.document == NULL) continue;
+        e->cells[i] = (fl_cell){0};
+        e->cells[kept++] = cell;
+    }
+    e->duplicates = e->count - kept;
+    e->count = kept;
+done:
+    fl_memory_free(prints);
+    return status;
+}
+
+static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *e, fl_error *error) {
+    size_t cells = 0;
+    FL_TRY(count_cells(p, sweep, &cells, error));
+    FL_TRY(FL_ALLOCATE(&e->cells, cells, error));
+    e->count = cells;
+    for (size_t i = 0; i < cells; i++) FL_TRY(build_cell(p, i, &e->cells[i], error));
+    if (p->exclude != NULL && p->exclude->count > 0) {
+        FL_TRY(check_exclude_keys(p, e, error));
+        FL_TRY(drop_excluded(p, e, error));
+    }
+    return drop_duplicates(e, error);
+}
+
+static void release_plan(plan *p) {
+    for (size_t i = 0; i < p->axis_count; i++) {
+        for (size_t c = 0; c < p->axes[i].count; c++) fl_memory_free(p->axes[i].choices[c].settings);
+        fl_memory_free(p->axes[i].choices);
+    }
+    fl_memory_free(p->axes);
+    fl_memory_free(p->keys);
+    fl_document_destroy(p->base);
+    fl_document_destroy(p->sweep);
+}
+
+fl_status fl_expansion_create(const fl_document *document, const char *const *overrides,
+                              size_t override_count, fl_expansion **out, fl_error *error) {
+    *out = NULL;
+    plan p = {.overrides = overrides, .override_count = override_count};
+    fl_expansion *e = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_document_copy(document, &p.sweep, error));
+    for (size_t i = 0; i < override_count; i++)
+        FL_TRY_DONE(status, fl_document_override(p.sweep, overrides[i], error));
+    FL_TRY_DONE(status, fl_document_copy(p.sweep, &p.base, error));
+    FL_TRY_DONE(status, fl_document_remove(p.base, "sweep", error));
+    const fl_node *sweep = fl_node_get(fl_document_root(p.sweep), "sweep");
+    FL_TRY_DONE(status, read_axes(&p, sweep, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&e, 1, error));
+    FL_TRY_DONE(status, build_cells(&p, sweep, e, error));
+    *out = e;
+    e = NULL;
+done:
+    fl_expansion_destroy(e);
+    release_plan(&p);
+    return status;
+}
+
+void fl_expansion_destroy(fl_expansion *expansion) {
+    if (expansion == NULL) return;
+    for (size_t i = 0; i < expansion->count; i++) release_cell(&expansion->cells[i]);
+    fl_memory_free(expansion->cells);
+    fl_memory_free(expansion);
+}

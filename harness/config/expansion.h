@@ -1,0 +1,29 @@
+/* Expansion: the `sweep` mapping of a config into cells (see experiment.h for its keys). */
+#ifndef FL_CONFIG_EXPANSION_H
+#define FL_CONFIG_EXPANSION_H
+
+#include <stddef.h>
+
+#include "harness/base/status.h"
+#include "harness/config/node.h"
+
+enum { FL_SWEEP_MAX_CELLS = 65536 };
+
+typedef struct fl_cell {
+    fl_document *document; /* without `sweep` */
+    char *label;           /* "variant.rule=kda train.seed=2" */
+} fl_cell;
+
+typedef struct fl_expansion {
+    size_t count;
+    fl_cell *cells;
+    size_t duplicates, excluded;
+} fl_expansion;
+
+/* `overrides` ("key=value") are applied first and win over the sweep. A document without `sweep` is one cell.
+ */
+fl_status fl_expansion_create(const fl_document *document, const char *const *overrides,
+                              size_t override_count, fl_expansion **out, fl_error *error);
+void fl_expansion_destroy(fl_expansion *expansion);
+
+#endif

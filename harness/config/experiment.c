@@ -1,0 +1,325 @@
+#include "harness/config/experiment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/memory.h"
+#include "harness/config/expansion.h"
+#include "harness/config/text_builder.h"
+
+typedef struct top_level {
+    char *name;
+    const fl_node *model, *text, *variant, *train, *tasks, *measure, *sweep;
+} top_level;
+
+static const fl_option top_options[] = {
+    {"name", FL_OPTION_STRING, offsetof(top_level, name), "experiment", 0, 0, NULL,
+     "what to call it in tables and files"},
+    {"model", FL_OPTION_NODE, offsetof(top_level, model), NULL, 0, 0, NULL, "the frozen model: {path: ...}"},
+    {"text", FL_OPTION_NODE, offsetof(top_level, text), NULL, 0, 0, NULL,
+     "the evaluation text: {path: ...} or {ids: ...}"},
+    {"variant", FL_OPTION_NODE, offsetof(top_level, variant), NULL, 0, 0, NULL,
+     "the rule and its interventions"},
+    {"train", FL_OPTION_NODE, offsetof(top_level, train), NULL, 0, 0, NULL,
+     "training of the mechanism's parameters"},
+    {"tasks", FL_OPTION_NODE, offsetof(top_level, tasks), NULL, 0, 0, NULL, "list of tasks to score"},
+    {"measure", FL_OPTION_NODE, offsetof(top_level, measure), NULL, 0, 0, NULL, "which measurements to make"},
+    {"sweep", FL_OPTION_NODE, offsetof(top_level, sweep), NULL, 0, 0, NULL, "grid, zip, list, exclude"},
+};
+
+static const fl_option model_options[] = {
+    {"path", FL_OPTION_STRING, offsetof(fl_experiment, model_path), "!", 0, 0, NULL,
+     "a .gguf file or a Hugging Face folder"},
+};
+
+#define TEXT_OPTIONS(length)                                                                                 \
+    {"path", FL_OPTION_STRING, offsetof(fl_text_config, path), NULL, 0, 0, NULL, "a UTF-8 text file"},       \
+        {"ids",                                                                                              \
+         FL_OPTION_STRING,                                                                                   \
+         offsetof(fl_text_config, ids),                                                                      \
+         NULL,                                                                                               \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         "a JSON list of lists of token ids"},                                                               \
+        {"sequence_length",                                                                                  \
+         FL_OPTION_SIZE,                                                                                     \
+         offsetof(fl_text_config, sequence_length),                                                          \
+         length,                                                                                             \
+         0,                                                                                                  \
+         1 << 24,                                                                                            \
+         NULL,                                                                                               \
+         "tokens of one sequence"},                                                                          \
+    {                                                                                                        \
+        "sequences", FL_OPTION_SIZE, offsetof(fl_text_config, sequences), "0", 0, 1 << 24, NULL,             \
+            "at most so many sequences; 0 = all"                                                             \
+    }
+
+static const fl_option text_options_for_path[] = {TEXT_OPTIONS("512")};
+static const fl_option text_options_for_ids[] = {TEXT_OPTIONS("0")};
+
+static const fl_option measure_options[] = {
+    {"teacher_forced", FL_OPTION_BOOL, offsetof(fl_measure_config, teacher_forced), "true", 0, 0, NULL,
+     "errors of every layer on the frozen model's own inputs"},
+    {"propagated", FL_OPTION_BOOL, offsetof(fl_measure_config, propagated), "true", 0, 0, NULL,
+     "errors when linearised layers feed each other"},
+    {"diagnostics", FL_OPTION_BOOL, offsetof(fl_measure_config, diagnostics), "true", 0, 0, NULL,
+     "key concentration, projection residual, state norm"},
+    {"language_model", FL_OPTION_BOOL, offsetof(fl_measure_config, language_model), "true", 0, 0, NULL,
+     "perplexity, KL and agreement with the full model"},
+    {"self_check", FL_OPTION_BOOL, offsetof(fl_measure_config, self_check), "false", 0, 0, NULL,
+     "check the exactness invariants during the run"},
+    {"ablate", FL_OPTION_NODE, offsetof(fl_measure_config, ablate), NULL, 0, 0, NULL,
+     "parts to switch off in runs made beside this one"},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static bool is_given(const fl_node *node) {
+    return node != NULL && node->kind != FL_NODE_NULL;
+}
+
+static fl_status expect_kind(const fl_node *node, fl_node_kind kind, const char *what, fl_error *error) {
+    if (!is_given(node) || node->kind == kind) return FL_OK;
+    return fl_node_error(node, error, "%s", what);
+}
+
+static fl_status bind_text(fl_experiment *experiment, const fl_node *node, fl_error *error) {
+    if (!is_given(node)) return FL_OK;
+    FL_TRY(expect_kind(node, FL_NODE_MAPPING, "text: expected a mapping: {path: file} or {ids: file.json}",
+                       error));
+    bool path = is_given(fl_node_get(node, "path")), ids = is_given(fl_node_get(node, "ids"));
+    if (path && ids)
+        return fl_node_error(fl_node_get(node, "ids"), error, "text: give path or ids, not both");
+    const fl_option *options = ids ? text_options_for_ids : text_options_for_path;
+    fl_text_config *text = &experiment->text;
+    FL_TRY(fl_options_bind(node, &(fl_option_table){options, COUNT(text_options_for_path), text}, 1, "text",
+                           experiment->resolved, error));
+    if (!path && !ids)
+        return fl_node_error(node, error, "text: path (a text file) or ids (a JSON file) is missing");
+    if (path && text->sequence_length < 2) {
+        return fl_node_error(fl_node_get(node, "sequence_length"), error,
+                             "text.sequence_length: at least 2 with text.path");
+    }
+    experiment->has_text = true;
+    return FL_OK;
+}
+
+static fl_status bind_measure(fl_experiment *experiment, const fl_node *node, fl_error *error) {
+    fl_option_table table = {measure_options, COUNT(measure_options), &experiment->measure};
+    FL_TRY(fl_options_bind(node, &table, 1, "measure", experiment->resolved, error));
+    char *text = NULL;
+    FL_TRY(fl_node_text(experiment->measure.ablate, &text, error));
+    fl_status status = fl_resolved_add(experiment->resolved, "measure.ablate", text,
+                                       experiment->measure.ablate == NULL, error);
+    fl_memory_free(text);
+    return status;
+}
+
+static fl_status bind_model(fl_experiment *experiment, const fl_node *node, fl_error *error) {
+    if (!is_given(node)) return FL_OK;
+    fl_option_table table = {model_options, COUNT(model_options), experiment};
+    return fl_options_bind(node, &table, 1, "model", experiment->resolved, error);
+}
+
+static fl_status bind_top(fl_experiment *experiment, fl_error *error) {
+    const fl_node *root = fl_document_root(experiment->document);
+    if (root->kind == FL_NODE_NULL) return fl_node_error(root, error, "the config is empty");
+    top_level top = {0};
+    FL_TRY(fl_options_bind(root, &(fl_option_table){top_options, COUNT(top_options), &top}, 1, NULL,
+                           experiment->resolved, error));
+    experiment->name = top.name;
+    FL_TRY(expect_kind(top.variant, FL_NODE_MAPPING, "variant: expected a mapping: {rule: ..., ...}", error));
+    FL_TRY(
+        expect_kind(top.train, FL_NODE_MAPPING, "train: expected a mapping: {objective: ..., ...}", error));
+    FL_TRY(expect_kind(top.tasks, FL_NODE_SEQUENCE, "tasks: expected a list of mappings: [{name: ..., ...}]",
+                       error));
+    FL_TRY(bind_model(experiment, top.model, error));
+    FL_TRY(bind_text(experiment, top.text, error));
+    FL_TRY(bind_measure(experiment, top.measure, error));
+    experiment->variant = top.variant;
+    experiment->train = top.train;
+    experiment->tasks = top.tasks;
+    return FL_OK;
+}
+
+static void destroy_experiment(fl_experiment *experiment) {
+    if (experiment == NULL) return;
+    fl_memory_free(experiment->name);
+    fl_memory_free(experiment->model_path);
+    fl_memory_free(experiment->text.path);
+    fl_memory_free(experiment->text.ids);
+    fl_memory_free(experiment->cell_label);
+    fl_resolved_destroy(experiment->resolved);
+    fl_document_destroy(experiment->document);
+    fl_memory_free(experiment);
+}
+
+/* Takes the cell's document and label. */
+static fl_status create_experiment(fl_cell *cell, fl_experiment **out, fl_error *error) {
+    fl_experiment *experiment = NULL;
+    FL_TRY(FL_ALLOCATE(&experiment, 1, error));
+    experiment->document = cell->document;
+    experiment->cell_label = cell->label;
+    *cell = (fl_cell){0};
+    fl_status status = fl_resolved_create(&experiment->resolved, error);
+    if (status == FL_OK) status = bind_top(experiment, error);
+    if (status == FL_OK) {
+        *out = experiment;
+        return FL_OK;
+    }
+    if (experiment->cell_label[0] != '\0' && error != NULL) {
+        size_t used = strlen(error->message);
+        snprintf(error->message + used, sizeof error->message - used, " (in cell %.300s)",
+                 experiment->cell_label);
+    }
+    destroy_experiment(experiment);
+    return status;
+}
+
+static fl_status create_list(const fl_document *document, const char *const *overrides, size_t override_count,
+                             fl_experiment_list **out, fl_error *error) {
+    fl_expansion *expansion = NULL;
+    fl_experiment_list *list = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_expansion_create(document, overrides, override_count, &expansion, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&list, 1, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&list->cells, expansion->count, error));
+    list->count = expansion->count;
+    list->duplicates = expansion->duplicates;
+    list->excluded = expansion->excluded;
+    for (size_t i = 0; i < list->count; i++) {
+        FL_TRY_DONE(status, create_experiment(&expansion->cells[i], &list->cells[i], error));
+    }
+    *out = list;
+    list = NULL;
+done:
+    fl_experiment_list_destroy(list);
+    fl_expansion_destroy(expansion);
+    return status;
+}
+
+fl_status fl_experiment_load(const char *path, const char *const *overrides, size_t override_count,
+                             fl_experiment_list **out, fl_error *error) {
+    *out = NULL;
+    fl_document *document = NULL;
+    FL_TRY(fl_document_parse_file(path, &document, error));
+    fl_status status = create_list(document, overrides, override_count, out, error);
+    fl_document_destroy(document);
+    return status;
+}
+
+fl_status fl_experiment_parse(const char *text, const char *file_name, const char *const *overrides,
+                              size_t override_count, fl_experiment_list **out, fl_error *error) {
+    *out = NULL;
+    fl_document *document = NULL;
+    FL_TRY(fl_document_parse_text(text, strlen(text), file_name, &document, error));
+    fl_status status = create_list(document, overrides, override_count, out, error);
+    fl_document_destroy(document);
+    return status;
+}
+
+void fl_experiment_list_destroy(fl_experiment_list *list) {
+    if (list == NULL) return;
+    for (size_t i = 0; i < list->count; i++) destroy_experiment(list->cells[i]);
+    fl_memory_free(list->cells);
+    fl_memory_free(list);
+}
+
+/* Copies into `out` what the user wrote and no floor has bound, so that no difference between two files is
+ * ever lost. */
+static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const fl_resolved *bound,
+                             fl_resolved *out, fl_error *error) {
+    size_t length = path->length;
+    if (node->kind == FL_NODE_NULL || fl_resolved_find(bound, path->text) != NULL) return FL_OK;
+    bool inner = (node->kind == FL_NODE_MAPPING || node->kind == FL_NODE_SEQUENCE) && node->count > 0;
+    if (!inner && length == 0) return FL_OK;
+    if (!inner) {
+        char *text = NULL;
+        FL_TRY(fl_node_text(node, &text, error));
+        fl_status status = fl_resolved_add(out, path->text, text, false, error);
+        fl_memory_free(text);
+        return status;
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        const char *dot = length > 0 ? "." : "";
+        const fl_node *child = node->children[i];
+        if (node->kind == FL_NODE_MAPPING)
+            FL_TRY(fl_text_builder_format(path, error, "%s%s", dot, child->key));
+        else
+            FL_TRY(fl_text_builder_format(path, error, "%s%zu", dot, i));
+        FL_TRY(add_unbound(child, path, bound, out, error));
+        path->length = length;
+        path->text[length] = '\0';
+    }
+    return FL_OK;
+}
+
+/* Whether a key says where something lies or how it is run, not what is computed. */
+static bool leaves_result_alone(const char *key) {
+    static const char *const first[] = {"name", "output", "threads"};
+    static const char *const last[] = {"path", "ids", "mechanism"};
+    const char *dot = strrchr(key, '.');
+    size_t head = strcspn(key, ".");
+    for (size_t i = 0; i < COUNT(first); i++) {
+        if (strlen(first[i]) == head && strncmp(key, first[i], head) == 0) return true;
+    }
+    for (size_t i = 0; i < COUNT(last); i++) {
+        if (dot != NULL && strcmp(dot + 1, last[i]) == 0) return true;
+    }
+    return false;
+}
+
+static fl_status collect_identity(const fl_experiment *experiment, fl_resolved *identity, fl_error *error) {
+    fl_text_builder path = {0};
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_text_builder_add(&path, "", error));
+    FL_TRY_DONE(status, add_unbound(fl_document_root(experiment->document), &path, experiment->resolved,
+                                    identity, error));
+    for (size_t i = 0; i < fl_resolved_count(experiment->resolved); i++) {
+        const char *key = NULL, *value = NULL;
+        fl_resolved_at(experiment->resolved, i, &key, &value, NULL);
+        FL_TRY_DONE(status, fl_resolved_add(identity, key, value, false, error));
+    }
+done:
+    fl_text_builder_release(&path);
+    return status;
+}
+
+static fl_status list_excluded(const fl_resolved *identity, const char ***excluded, fl_error *error) {
+    size_t count = fl_resolved_count(identity), used = 0;
+    FL_TRY(FL_ALLOCATE(excluded, count + 1, error));
+    for (size_t i = 0; i < count; i++) {
+        const char *key = NULL;
+        fl_resolved_at(identity, i, &key, NULL, NULL);
+        if (leaves_result_alone(key)) (*excluded)[used++] = key;
+    }
+    return FL_OK;
+}
+
+fl_status fl_experiment_run_id(const fl_experiment *experiment, const char *const *content_hashes,
+                               size_t count, char out[13], fl_error *error) {
+    fl_resolved *identity = NULL;
+    const char **excluded = NULL;
+    char *text = NULL;
+    fl_hash_stream *stream = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_resolved_create(&identity, error));
+    FL_TRY_DONE(status, collect_identity(experiment, identity, error));
+    FL_TRY_DONE(status, list_excluded(identity, &excluded, error));
+    FL_TRY_DONE(status, fl_resolved_text(identity, excluded, &text, error));
+    FL_TRY_DONE(status, fl_hash_stream_create(&stream, error));
+    fl_hash_stream_add(stream, text, strlen(text) + 1);
+    for (size_t i = 0; i < count; i++)
+        fl_hash_stream_add(stream, content_hashes[i], strlen(content_hashes[i]) + 1);
+    fl_hash hash = fl_hash_stream_value(stream);
+    memcpy(out, hash.text, 12);
+    out[12] = '\0';
+done:
+    fl_hash_stream_destroy(stream);
+    fl_memory_free(text);
+    fl_memory_free(excluded);
+    fl_resolved_destroy(identity);
+    return status;
+}

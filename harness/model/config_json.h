@@ -1,0 +1,17 @@
+/* config.json of a Hugging Face folder -> fl_model_config. Internal to harness/model.
+ *
+ * Read: the keys of the classes in architecture.h, in the spelling of Transformers 4 (rope_theta,
+ * rope_scaling) and 5 (rope_parameters), at the top or in text_config. A key that says something about the
+ * computation and is not understood is refused by name; so is a key given twice with different values. */
+#ifndef FL_MODEL_CONFIG_JSON_H
+#define FL_MODEL_CONFIG_JSON_H
+
+#include "harness/base/status.h"
+#include "harness/model/architecture.h"
+#include "harness/model/model_config.h"
+
+/* config->sliding_window is allocated; the caller frees it, also after an error. */
+fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_model_parts *parts,
+                              const fl_architecture **architecture, fl_error *error);
+
+#endif
