@@ -1,9 +1,7 @@
 #include "harness/model/model.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness/base/memory.h"
@@ -12,6 +10,7 @@
 #include "harness/model/config_json.h"
 #include "harness/model/fault_list.h"
 #include "harness/model/gguf.h"
+#include "harness/model/model_paths.h"
 
 enum { NAME_BYTES = 256, PREFIX_COUNT = 4 };
 
@@ -227,74 +226,19 @@ static fl_status open_hugging_face(loader *load, const char *config_path, const 
     return find_scheme(load, weights_path, error);
 }
 
-static fl_status join(const char *folder, const char *name, char **out, fl_error *error) {
-    size_t bytes = strlen(folder) + strlen(name) + 2;
-    FL_TRY(FL_ALLOCATE(out, bytes, error));
-    snprintf(*out, bytes, "%s%s%s", folder, folder[0] == '\0' || ends_with(folder, "/") ? "" : "/", name);
-    return FL_OK;
-}
-
-/* Hugging Face's order: the single file, then the index. */
-static fl_status find_weights(const char *folder, char **out, fl_error *error) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        FL_TRY(join(folder, names[i], out, error));
-        if (access(*out, F_OK) == 0) return FL_OK;
-        fl_memory_free(*out);
-        *out = NULL;
-    }
-    return fl_error_set(error, FL_ERROR_IO,
-                        "%s: neither model.safetensors nor model.safetensors.index.json is there", folder);
-}
-
-static fl_status open_folder(loader *load, const char *folder, fl_error *error) {
-    char *config = NULL, *weights = NULL;
-    fl_status status = join(folder, "config.json", &config, error);
-    if (status == FL_OK && access(config, F_OK) != 0) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: config.json is not there", folder);
-    }
-    if (status == FL_OK) status = find_weights(folder, &weights, error);
-    if (status == FL_OK) status = open_hugging_face(load, config, weights, error);
-    fl_memory_free(config);
-    fl_memory_free(weights);
-    return status;
-}
-
-/* A weight file (or shard index) with config.json beside it. */
-static fl_status open_beside_config(loader *load, const char *path, fl_error *error) {
-    char *folder = NULL, *config = NULL;
-    const char *slash = strrchr(path, '/');
-    size_t length = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    FL_TRY(FL_ALLOCATE(&folder, length + 1, error));
-    memcpy(folder, path, length);
-    fl_status status = join(folder, "config.json", &config, error);
-    if (status == FL_OK && access(config, F_OK) != 0) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: there is no config.json beside it", path);
-    }
-    if (status == FL_OK) status = open_hugging_face(load, config, path, error);
-    fl_memory_free(folder);
-    fl_memory_free(config);
-    return status;
-}
-
-static bool is_gguf(const char *path) {
-    char magic[4] = {0};
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return ends_with(path, ".gguf");
-    bool whole = fread(magic, 1, sizeof magic, file) == sizeof magic;
-    fclose(file);
-    return ends_with(path, ".gguf") || (whole && memcmp(magic, "GGUF", 4) == 0);
-}
-
 static fl_status open_any(loader *load, const char *path, fl_error *error) {
-    struct stat status;
-    if (stat(path, &status) != 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    fl_model_paths paths;
+    FL_TRY(fl_model_paths_find(path, &paths, error));
+    fl_status status = FL_OK;
+    if (paths.config == NULL) {
+        status = open_gguf(load, paths.weights, error);
+    } else if (access(paths.config, F_OK) != 0) {
+        status = fl_error_set(error, FL_ERROR_IO, "%s: there is no %s", path, paths.config);
+    } else {
+        status = open_hugging_face(load, paths.config, paths.weights, error);
     }
-    if (S_ISDIR(status.st_mode)) return open_folder(load, path, error);
-    if (!S_ISREG(status.st_mode))
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: is not a regular file", path);
-    return is_gguf(path) ? open_gguf(load, path, error) : open_beside_config(load, path, error);
+    fl_model_paths_free(&paths);
+    return status;
 }
 
 static fl_status check_layers(const loader *load, const char *path, fl_error *error) {
