@@ -25,7 +25,12 @@
 #include "harness/compute/recurrence.h"
 #include "harness/config/options.h"
 
-enum { FL_RULE_ABI = 1, FL_RULE_MAX_PARAMETERS = 8 };
+enum {
+    FL_RULE_ABI = 1,
+    FL_RULE_MAX_PARAMETERS = 8,
+    FL_RULE_MAX_MICRO_STEPS = 8,
+    FL_RULE_MAX_HEAD_DIM = 512 /* so that `prepare` may keep a head's vectors on the stack */
+};
 
 typedef enum fl_gate_kind { FL_GATE_NONE = 0, FL_GATE_SCALAR, FL_GATE_CHANNEL } fl_gate_kind;
 
@@ -49,9 +54,10 @@ typedef struct fl_rule_input {
 } fl_rule_input;
 
 /* Outputs of one token of one head: rows of the recurrence's streams. Pointers the transition has no use for are NULL.
- * With micro_steps m > 1 there are m consecutive rows of each (query is read after the last only). */
+ * With micro_steps m > 1 there are m consecutive rows of each, except the query, which is read once, after the last. */
 typedef struct fl_rule_output {
-    float *query, *key;     /* [Dk] */
+    float *query;           /* [Dk] */
+    float *key;             /* [Dk] */
     float *value;           /* [Dv] without the normaliser's channel */
     float *log_decay;       /* [1] or [Dk] */
     float *erase_strength;  /* [1] */
@@ -70,12 +76,13 @@ typedef struct fl_rule_input_gradient {
     float *const *parameters;   /* as in fl_rule_input; NULL when not wanted */
 } fl_rule_input_gradient;
 
-/* A trainable tensor of the rule's own, per layer. An axis is written as one of the letters: 'E' model width, 'H' query
- * heads, 'D' head dimension, 'K' Dk, 'R' gate rank, or '1'. */
+/* A trainable tensor of the rule's own, per layer. An axis is written as one of the letters: 'H' query heads, 'D' head
+ * dimension, 'K' Dk, 'M' micro steps, or '1'. The first is always 'H': the harness prepares heads at the same time, each
+ * touching its own slice, also of the gradient. */
 typedef struct fl_rule_parameter {
     const char *name;  /* in the file: layers.<i>.<name> */
     const char *axes;  /* e.g. "HDD" */
-    const char *init;  /* "zeros", "ones", "uniform_fan_in", "identity", or a decimal number */
+    const char *init;  /* "uniform_fan_in", "normal", "identity" (last two axes), or a decimal number */
     const char *help;
 } fl_rule_parameter;
 
@@ -93,8 +100,8 @@ typedef struct fl_rule {
     double default_gate_bias, default_beta_bias; /* the paper's 1 and -1 unless the rule's source says otherwise */
     fl_transition transition;
     bool has_write;         /* `prepare` fills write weights (else all 1) */
-    bool normaliser;        /* may divide by z.q'; variant.normaliser switches it (default: this value) */
-    bool shared_normaliser; /* merge shared_normaliser makes sense: q', k' are non-negative features */
+    bool normaliser;        /* may divide by z.q'; variant.normaliser switches it (default: whether the kernel is positive) */
+    bool shared_normaliser; /* merges with one normaliser make sense: the kernel q'.k' is never negative */
     bool stateless;         /* `none` and `softmax`: no recurrence at all */
 
     const fl_option *options; /* keys that live directly under `variant:` */
@@ -108,6 +115,8 @@ typedef struct fl_rule {
     size_t (*micro_steps)(const void *options);
     fl_status (*check)(const fl_attention_shape *shape, const void *options, fl_error *error);
     fl_transition (*resolve)(const void *options);
+    /* shared_normaliser when it depends on options (a feature map). */
+    bool (*positive)(const void *options);
 
     /* Required unless stateless or `own`: */
     void (*prepare)(const fl_rule_input *input, fl_rule_output *output);
@@ -128,10 +137,26 @@ typedef struct fl_rule {
 extern const fl_rule *const fl_rule_registry[];
 
 const fl_rule *fl_rule_find(const char *name); /* NULL when unknown */
+/* Every rule of a NULL-terminated list, and that no name comes twice; the registry's own is run at start-up. */
+fl_status fl_rule_list_check(const fl_rule *const *rules, fl_error *error);
 fl_status fl_rule_registry_check(fl_error *error);
+
+/* What the optional hooks say, with their defaults. */
+size_t fl_rule_key_dim(const fl_rule *rule, size_t head_dim, const void *options);
+size_t fl_rule_micro_steps(const fl_rule *rule, const void *options);
+bool fl_rule_positive(const fl_rule *rule, const void *options);
 
 /* Shared pieces of prepare functions. unit: y = x / max(||x||, 1e-12), returns ||x||. unit_backward: gx from gy. */
 float fl_rule_unit(size_t n, const float *x, float *y);
 void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, float *gradient_x);
+
+/* The same for query and key at once, and the value copied: what most rules begin with. */
+void fl_rule_unit_inputs(const fl_rule_input *input, fl_rule_output *output);
+void fl_rule_unit_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                  fl_rule_input_gradient *out);
+/* The same with raw query and key. */
+void fl_rule_raw_inputs(const fl_rule_input *input, fl_rule_output *output);
+void fl_rule_raw_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                 fl_rule_input_gradient *out);
 
 #endif

@@ -14,7 +14,14 @@
 #include "harness/config/node.h"
 #include "harness/config/options.h"
 
-typedef enum fl_merge { FL_MERGE_SUM = 0, FL_MERGE_HALF, FL_MERGE_SHARED_NORMALISER } fl_merge;
+/* How the exact set's softmax and the linear read become one output (merge.h has the formulas). */
+typedef enum fl_merge {
+    FL_MERGE_SUM = 0,
+    FL_MERGE_HALF,
+    FL_MERGE_SHARED_NORMALISER,
+    FL_MERGE_LOLCATS,          /* gamma, the exact part's maximum subtracted from its own exponents only */
+    FL_MERGE_LOLCATS_INVARIANT /* gamma, the maximum subtracted on both sides: its value does not matter */
+} fl_merge;
 typedef enum fl_gate_source { FL_GATE_PROJECTED = 0, FL_GATE_CONSTANT } fl_gate_source;
 typedef enum fl_conv_init { FL_CONV_IDENTITY = 0, FL_CONV_TORCH } fl_conv_init;
 typedef enum fl_route {
@@ -53,16 +60,31 @@ typedef struct fl_variant {
     uint64_t seed;
 } fl_variant;
 
-/* node: the `variant` mapping (NULL = all defaults). Errors carry file:line:column. */
+/* node: the `variant` mapping (NULL = all defaults: rule softmax). Errors carry file:line:column. What makes no sense is
+ * refused at its own line: a gate, beta or normaliser for a rule that takes none, a shared normaliser for a kernel that may
+ * be negative, a constant gate with a rank or bias. window, sinks, merge, short_conv and cache are accepted for every rule,
+ * so that one sweep can hold `softmax` and `none` beside the others: `softmax` ignores them, `none` has no linear branch to
+ * convolve and forgets what its cache evicts. */
 fl_status fl_variant_bind(const fl_node *node, fl_resolved *resolved, fl_variant **out, fl_error *error);
+/* The same for a rule that need not be in the registry (node's `rule` key must be absent or name it). */
+fl_status fl_variant_bind_rule(const fl_rule *rule, const fl_node *node, fl_resolved *resolved, fl_variant **out,
+                               fl_error *error);
 void fl_variant_destroy(fl_variant *variant);
 
 /* Checks that depend on the model (rule vs shapes, layer numbers) and turns `every` into the list; after this
  * fl_variant_layer_is_softmax may be asked. */
 fl_status fl_variant_fit(fl_variant *variant, const fl_attention_shape *shape, size_t layers, fl_error *error);
 bool fl_variant_layer_is_softmax(const fl_variant *variant, size_t layer);
+/* Replaces the list: how `hardest`, once measured, becomes layers. */
+fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layers, size_t count, fl_error *error);
 
-/* The baseline of every report: the same variant with rule `none` (exact set only). */
+/* Whether the exact set can ever hold a key, and whether there is a linear branch at all. */
+bool fl_variant_has_exact_set(const fl_variant *variant);
+bool fl_variant_has_linear(const fl_variant *variant);
+const char *fl_merge_name(fl_merge merge);
+const char *fl_route_name(fl_route route);
+
+/* The baseline of every report: the same variant with rule `none` and merge `sum`: the softmax over the exact set alone. */
 fl_status fl_variant_linear_off(const fl_variant *variant, fl_variant **out, fl_error *error);
 
 #endif

@@ -1,0 +1,33 @@
+#include "attn_variants/attn_variant.h"
+
+static void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    fl_rule_unit_inputs(input, output);
+    output->log_decay[0] = input->gate[0];
+    output->erase_strength[0] = input->beta;
+    output->write[0] = input->beta;
+}
+
+static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                             fl_rule_input_gradient *out) {
+    fl_rule_unit_inputs_backward(input, gradient, out);
+    out->gate[0] = gradient->log_decay[0];
+    out->beta[0] = gradient->erase_strength[0] + gradient->write[0];
+}
+
+const fl_rule fl_rule_gated_delta = {
+    .abi = FL_RULE_ABI,
+    .name = "gated_delta",
+    .summary = "delta rule with one decay a head, which acts before the error is taken",
+    .equation = "S = g S (I - b k k^T) + b v k^T;  y = S q",
+    .source = "Yang et al. 2024, arXiv 2412.06464",
+    .gate = FL_GATE_SCALAR,
+    .gate_activation = FL_ACTIVATE_LOG_SIGMOID,
+    .beta = true,
+    .beta_activation = FL_ACTIVATE_SIGMOID,
+    .default_gate_bias = 1.0,
+    .default_beta_bias = -1.0,
+    .transition = {FL_DECAY_SCALAR, FL_ERASE_KEY},
+    .has_write = true,
+    .prepare = prepare,
+    .prepare_backward = prepare_backward,
+};

@@ -1,0 +1,158 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_variants/attn_variant.h"
+
+/* One line a rule; the order is that of `frostline variants`. */
+#define FL_RULES(RULE)                                                                                            \
+    RULE(softmax)                                                                                                 \
+    RULE(none)                                                                                                    \
+    RULE(linear)                                                                                                  \
+    RULE(gated)                                                                                                   \
+    RULE(decay)                                                                                                   \
+    RULE(gla)                                                                                                     \
+    RULE(kgla)                                                                                                    \
+    RULE(delta)                                                                                                   \
+    RULE(gated_delta)                                                                                             \
+    RULE(kda)
+
+#define DECLARE(name) extern const fl_rule fl_rule_##name;
+#define LIST(name) &fl_rule_##name,
+
+FL_RULES(DECLARE)
+
+const fl_rule *const fl_rule_registry[] = {FL_RULES(LIST) NULL};
+
+const fl_rule *fl_rule_find(const char *name) {
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        if (strcmp(fl_rule_registry[i]->name, name) == 0) return fl_rule_registry[i];
+    }
+    return NULL;
+}
+
+size_t fl_rule_key_dim(const fl_rule *rule, size_t head_dim, const void *options) {
+    return rule->key_dim != NULL ? rule->key_dim(head_dim, options) : head_dim;
+}
+
+size_t fl_rule_micro_steps(const fl_rule *rule, const void *options) {
+    return rule->micro_steps != NULL ? rule->micro_steps(options) : 1;
+}
+
+bool fl_rule_positive(const fl_rule *rule, const void *options) {
+    return rule->positive != NULL ? rule->positive(options) : rule->shared_normaliser;
+}
+
+static bool is_number(const char *text, double *value) {
+    char *end = NULL;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*value);
+}
+
+static bool choice_known(const fl_option *option) {
+    for (size_t i = 0; option->choices != NULL && option->choices[i] != NULL; i++) {
+        if (strcmp(option->choices[i], option->default_text) == 0) return true;
+    }
+    return false;
+}
+
+/* NULL when the option is sound, else what is wrong with it. */
+static const char *option_fault(const fl_rule *rule, const fl_option *option) {
+    if (option->key == NULL || option->key[0] == '\0') return "an option without a key";
+    if (option->help == NULL) return "an option without help";
+    if (option->offset >= rule->options_bytes) return "an option outside its struct";
+    if (option->default_text == NULL || strcmp(option->default_text, "!") == 0) return NULL;
+    double value = 0.0;
+    switch (option->type) {
+    case FL_OPTION_BOOL:
+        return strcmp(option->default_text, "true") == 0 || strcmp(option->default_text, "false") == 0
+                   ? NULL
+                   : "a default that is neither true nor false";
+    case FL_OPTION_SIZE:
+    case FL_OPTION_INTEGER:
+    case FL_OPTION_SEED:
+    case FL_OPTION_NUMBER:
+        if (!is_number(option->default_text, &value)) return "a default that is no number";
+        if ((option->minimum != 0.0 || option->maximum != 0.0) &&
+            (value < option->minimum || value > option->maximum)) {
+            return "a default outside its range";
+        }
+        return NULL;
+    case FL_OPTION_CHOICE: return choice_known(option) ? NULL : "a default that is not among its choices";
+    case FL_OPTION_STRING:
+    case FL_OPTION_SIZES:
+    case FL_OPTION_NODE: return NULL;
+    }
+    return "an option of unknown type";
+}
+
+static const char *parameter_fault(const fl_rule_parameter *parameter) {
+    if (parameter->name == NULL || parameter->name[0] == '\0') return "a parameter without a name";
+    if (parameter->help == NULL) return "a parameter without help";
+    if (parameter->axes == NULL || parameter->axes[0] != 'H') return "a parameter whose first axis is not H";
+    if (strlen(parameter->axes) > 3 || strspn(parameter->axes, "HDKM1") != strlen(parameter->axes)) {
+        return "a parameter with unknown or too many axes";
+    }
+    double value = 0.0;
+    static const char *const inits[] = {"uniform_fan_in", "normal", "identity"};
+    for (size_t i = 0; parameter->init != NULL && i < sizeof inits / sizeof inits[0]; i++) {
+        if (strcmp(parameter->init, inits[i]) == 0) return NULL;
+    }
+    if (parameter->init == NULL || !is_number(parameter->init, &value)) return "a parameter of unknown init";
+    return NULL;
+}
+
+static const char *slot_fault(const fl_rule *rule) {
+    bool own = rule->own.write != NULL || rule->own.read != NULL || rule->own.state_floats != NULL;
+    if (rule->summary == NULL || rule->equation == NULL || rule->source == NULL) {
+        return "no summary, equation or source";
+    }
+    if (!isfinite(rule->default_gate_bias) || !isfinite(rule->default_beta_bias)) {
+        return "a default bias that is not finite";
+    }
+    if (rule->stateless) {
+        return rule->prepare != NULL || own || rule->gate != FL_GATE_NONE || rule->beta
+                   ? "stateless, yet with hooks, gate or beta"
+                   : NULL;
+    }
+    if (own) {
+        if (rule->own.write == NULL || rule->own.read == NULL || rule->own.state_floats == NULL) {
+            return "own hooks that are not complete (state_floats, write, read)";
+        }
+        return rule->prepare != NULL || rule->normaliser ? "both `prepare` or a normaliser and own hooks" : NULL;
+    }
+    if (rule->prepare == NULL || rule->prepare_backward == NULL) return "no prepare or no prepare_backward";
+    return NULL;
+}
+
+static fl_status rule_check(const fl_rule *rule, fl_error *error) {
+    if (rule->name == NULL || rule->name[0] == '\0') {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "a rule without a name is registered");
+    }
+    if (rule->abi != FL_RULE_ABI) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s: abi %d, this build wants %d", rule->name, rule->abi,
+                            (int)FL_RULE_ABI);
+    }
+    const char *fault = slot_fault(rule);
+    if (fault == NULL && rule->parameter_count > FL_RULE_MAX_PARAMETERS) fault = "too many parameters";
+    for (size_t i = 0; fault == NULL && i < rule->option_count; i++) fault = option_fault(rule, &rule->options[i]);
+    for (size_t i = 0; fault == NULL && i < rule->parameter_count; i++) {
+        fault = parameter_fault(&rule->parameters[i]);
+    }
+    if (fault != NULL) return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s: %s", rule->name, fault);
+    return FL_OK;
+}
+
+fl_status fl_rule_list_check(const fl_rule *const *rules, fl_error *error) {
+    for (size_t i = 0; rules[i] != NULL; i++) {
+        FL_TRY(rule_check(rules[i], error));
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(rules[i]->name, rules[j]->name) == 0) {
+                return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s is registered twice", rules[i]->name);
+            }
+        }
+    }
+    return FL_OK;
+}
+
+fl_status fl_rule_registry_check(fl_error *error) { return fl_rule_list_check(fl_rule_registry, error); }

@@ -1,0 +1,59 @@
+#include <math.h>
+#include <string.h>
+
+#include "attn_variants/attn_variant.h"
+
+static const double SMALLEST_NORM = 1e-12;
+
+static double norm(size_t n, const float *x) {
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+float fl_rule_unit(size_t n, const float *x, float *y) {
+    double length = norm(n, x);
+    double scale = 1.0 / (length > SMALLEST_NORM ? length : SMALLEST_NORM);
+    for (size_t i = 0; i < n; i++) y[i] = (float)(x[i] * scale);
+    return (float)length;
+}
+
+void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, float *gradient_x) {
+    double length = norm(n, x);
+    if (length <= SMALLEST_NORM) {
+        for (size_t i = 0; i < n; i++) gradient_x[i] = (float)(gradient_y[i] / SMALLEST_NORM);
+        return;
+    }
+    double along = 0.0;
+    for (size_t i = 0; i < n; i++) along += (double)gradient_y[i] * x[i];
+    along /= length * length;
+    for (size_t i = 0; i < n; i++) gradient_x[i] = (float)((gradient_y[i] - along * x[i]) / length);
+}
+
+void fl_rule_unit_inputs(const fl_rule_input *input, fl_rule_output *output) {
+    fl_rule_unit(input->head_dim, input->query, output->query);
+    fl_rule_unit(input->head_dim, input->key, output->key);
+    memcpy(output->value, input->value, input->head_dim * sizeof(float));
+}
+
+void fl_rule_unit_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                  fl_rule_input_gradient *out) {
+    fl_rule_unit_backward(input->head_dim, input->query, gradient->query, out->query);
+    fl_rule_unit_backward(input->head_dim, input->key, gradient->key, out->key);
+    memcpy(out->value, gradient->value, input->head_dim * sizeof(float));
+}
+
+void fl_rule_raw_inputs(const fl_rule_input *input, fl_rule_output *output) {
+    size_t bytes = input->head_dim * sizeof(float);
+    memcpy(output->query, input->query, bytes);
+    memcpy(output->key, input->key, bytes);
+    memcpy(output->value, input->value, bytes);
+}
+
+void fl_rule_raw_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                 fl_rule_input_gradient *out) {
+    size_t bytes = input->head_dim * sizeof(float);
+    memcpy(out->query, gradient->query, bytes);
+    memcpy(out->key, gradient->key, bytes);
+    memcpy(out->value, gradient->value, bytes);
+}
