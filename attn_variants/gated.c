@@ -19,7 +19,8 @@ const fl_rule fl_rule_gated = {
     .name = "gated",
     .summary = "gated accumulation: an exponential moving average of v k^T",
     .equation = "S = g S + (1 - g) v k^T;  y = S q",
-    .source = "exponential moving average; Peng et al. 2021, arXiv 2103.02143 (gated random feature attention)",
+    .source =
+        "exponential moving average; Peng et al. 2021, arXiv 2103.02143 (gated random feature attention)",
     .gate = FL_GATE_SCALAR,
     .gate_activation = FL_ACTIVATE_LOG_SIGMOID,
     .default_gate_bias = 1.0,

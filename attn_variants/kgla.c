@@ -2,7 +2,8 @@
 
 #include "attn_variants/attn_variant.h"
 
-/* diag(a)(I - b diag(k*k)) is a diagonal: it is folded into the decay. b k^2 <= 1 for unit keys; rounding may pass it. */
+/* diag(a)(I - b diag(k*k)) is a diagonal: it is folded into the decay. b k^2 <= 1 for unit keys; rounding may
+ * pass it. */
 static float kept(float beta, float key) {
     float kept = 1.0f - beta * key * key;
     return kept > 0.0f ? kept : 0.0f;

@@ -13,8 +13,11 @@ typedef struct linear_options {
 static const char *const map_names[] = {"identity", "elu1", "relu", "exp", NULL};
 
 static const fl_option options[] = {
-    {.key = "feature_map", .type = FL_OPTION_CHOICE, .offset = offsetof(linear_options, feature_map),
-     .default_text = "elu1", .choices = map_names,
+    {.key = "feature_map",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(linear_options, feature_map),
+     .default_text = "elu1",
+     .choices = map_names,
      .help = "phi on q and k: identity, elu1 (elu(x) + 1), relu, exp (exp(x - max x))"},
 };
 
@@ -38,24 +41,40 @@ static void apply(feature_map map, size_t n, const float *x, float *y) {
     float largest = map == MAP_EXP ? x[position_of_largest(n, x)] : 0.0f;
     for (size_t i = 0; i < n; i++) {
         switch (map) {
-        case MAP_IDENTITY: y[i] = x[i]; break;
-        case MAP_ELU1: y[i] = x[i] > 0.0f ? x[i] + 1.0f : expf(x[i]); break;
-        case MAP_RELU: y[i] = x[i] > 0.0f ? x[i] : 0.0f; break;
-        case MAP_EXP: y[i] = expf(x[i] - largest); break;
+        case MAP_IDENTITY:
+            y[i] = x[i];
+            break;
+        case MAP_ELU1:
+            y[i] = x[i] > 0.0f ? x[i] + 1.0f : expf(x[i]);
+            break;
+        case MAP_RELU:
+            y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+            break;
+        case MAP_EXP:
+            y[i] = expf(x[i] - largest);
+            break;
         }
     }
 }
 
-static void apply_backward(feature_map map, size_t n, const float *x, const float *gradient_y, float *gradient_x) {
+static void apply_backward(feature_map map, size_t n, const float *x, const float *gradient_y,
+                           float *gradient_x) {
     size_t top = map == MAP_EXP ? position_of_largest(n, x) : 0;
     double total = 0.0;
     for (size_t i = 0; i < n; i++) {
         float slope = 1.0f;
         switch (map) {
-        case MAP_IDENTITY: break;
-        case MAP_ELU1: slope = x[i] > 0.0f ? 1.0f : expf(x[i]); break;
-        case MAP_RELU: slope = x[i] > 0.0f ? 1.0f : 0.0f; break;
-        case MAP_EXP: slope = expf(x[i] - x[top]); break;
+        case MAP_IDENTITY:
+            break;
+        case MAP_ELU1:
+            slope = x[i] > 0.0f ? 1.0f : expf(x[i]);
+            break;
+        case MAP_RELU:
+            slope = x[i] > 0.0f ? 1.0f : 0.0f;
+            break;
+        case MAP_EXP:
+            slope = expf(x[i] - x[top]);
+            break;
         }
         gradient_x[i] = gradient_y[i] * slope;
         total += gradient_x[i];

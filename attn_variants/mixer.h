@@ -7,7 +7,8 @@
  * A mixer holds everything its past left behind: position, sinks, window, cache, pending writes, convolution history and
  * state, in flat memory, so it can be forked. Tokens are appended with fl_mixer_forward in calls of any length, including 0;
  * how a sequence is cut changes nothing but rounding. Memory does not grow with the number of tokens once window, sinks and
- * cache are full. */
+ * cache are full: long calls are worked through in blocks, and a call's scratch is given back when it returns. A failed call
+ * (memory) leaves the timeline unusable until it is reset or copied over. */
 #ifndef FL_ATTN_VARIANTS_MIXER_H
 #define FL_ATTN_VARIANTS_MIXER_H
 
@@ -26,7 +27,8 @@ typedef struct fl_mixer_call {
     const float *query;  /* [T][H][D]  after q/k norm and RoPE */
     const float *key;    /* [T][Hkv][D] */
     const float *value;  /* [T][Hkv][D] */
-    const float *input;  /* [T][E]  the attention block's input after the input norm: gates and beta come from it */
+    const float *input;  /* [T][E]  the attention block's input after the input norm: gates and beta come from it; may be
+                          * NULL when nothing is projected */
     float *output;       /* [T][H][D] */
     /* optional, NULL = not wanted */
     float *state_norm;   /* [H][T] Frobenius norm of S_t */

@@ -5,16 +5,16 @@
 #include "attn_variants/attn_variant.h"
 
 /* One line a rule; the order is that of `frostline variants`. */
-#define FL_RULES(RULE)                                                                                            \
-    RULE(softmax)                                                                                                 \
-    RULE(none)                                                                                                    \
-    RULE(linear)                                                                                                  \
-    RULE(gated)                                                                                                   \
-    RULE(decay)                                                                                                   \
-    RULE(gla)                                                                                                     \
-    RULE(kgla)                                                                                                    \
-    RULE(delta)                                                                                                   \
-    RULE(gated_delta)                                                                                             \
+#define FL_RULES(RULE)                                                                                       \
+    RULE(softmax)                                                                                            \
+    RULE(none)                                                                                               \
+    RULE(linear)                                                                                             \
+    RULE(gated)                                                                                              \
+    RULE(decay)                                                                                              \
+    RULE(gla)                                                                                                \
+    RULE(kgla)                                                                                               \
+    RULE(delta)                                                                                              \
+    RULE(gated_delta)                                                                                        \
     RULE(kda)
 
 #define DECLARE(name) extern const fl_rule fl_rule_##name;
@@ -78,10 +78,12 @@ static const char *option_fault(const fl_rule *rule, const fl_option *option) {
             return "a default outside its range";
         }
         return NULL;
-    case FL_OPTION_CHOICE: return choice_known(option) ? NULL : "a default that is not among its choices";
+    case FL_OPTION_CHOICE:
+        return choice_known(option) ? NULL : "a default that is not among its choices";
     case FL_OPTION_STRING:
     case FL_OPTION_SIZES:
-    case FL_OPTION_NODE: return NULL;
+    case FL_OPTION_NODE:
+        return NULL;
     }
     return "an option of unknown type";
 }
@@ -119,7 +121,8 @@ static const char *slot_fault(const fl_rule *rule) {
         if (rule->own.write == NULL || rule->own.read == NULL || rule->own.state_floats == NULL) {
             return "own hooks that are not complete (state_floats, write, read)";
         }
-        return rule->prepare != NULL || rule->normaliser ? "both `prepare` or a normaliser and own hooks" : NULL;
+        return rule->prepare != NULL || rule->normaliser ? "both `prepare` or a normaliser and own hooks"
+                                                         : NULL;
     }
     if (rule->prepare == NULL || rule->prepare_backward == NULL) return "no prepare or no prepare_backward";
     return NULL;
@@ -130,12 +133,13 @@ static fl_status rule_check(const fl_rule *rule, fl_error *error) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "a rule without a name is registered");
     }
     if (rule->abi != FL_RULE_ABI) {
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s: abi %d, this build wants %d", rule->name, rule->abi,
-                            (int)FL_RULE_ABI);
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s: abi %d, this build wants %d", rule->name,
+                            rule->abi, (int)FL_RULE_ABI);
     }
     const char *fault = slot_fault(rule);
     if (fault == NULL && rule->parameter_count > FL_RULE_MAX_PARAMETERS) fault = "too many parameters";
-    for (size_t i = 0; fault == NULL && i < rule->option_count; i++) fault = option_fault(rule, &rule->options[i]);
+    for (size_t i = 0; fault == NULL && i < rule->option_count; i++)
+        fault = option_fault(rule, &rule->options[i]);
     for (size_t i = 0; fault == NULL && i < rule->parameter_count; i++) {
         fault = parameter_fault(&rule->parameters[i]);
     }
@@ -155,4 +159,6 @@ fl_status fl_rule_list_check(const fl_rule *const *rules, fl_error *error) {
     return FL_OK;
 }
 
-fl_status fl_rule_registry_check(fl_error *error) { return fl_rule_list_check(fl_rule_registry, error); }
+fl_status fl_rule_registry_check(fl_error *error) {
+    return fl_rule_list_check(fl_rule_registry, error);
+}

@@ -6,9 +6,8 @@
 
 #include "harness/base/memory.h"
 
-static const char *const merge_names[] = {"sum",     "half",
-                                          "shared_normaliser", "lolcats",
-                                          "lolcats_invariant", NULL};
+static const char *const merge_names[] = {"sum", "half", "shared_normaliser", "lolcats", "lolcats_invariant",
+                                          NULL};
 static const char *const route_names[] = {"self_recall", "attention_mass", "key_norm", "value_norm",
                                           "recency",     "random",         NULL};
 static const char *const source_names[] = {"projected", "constant", NULL};
@@ -17,8 +16,12 @@ static const char *const hardness_names[] = {"key_concentration", "projection_re
 
 enum { LARGEST_SPAN = 1 << 24, LARGEST_KERNEL = 1024, LARGEST_RANK = 1 << 16 };
 
-const char *fl_merge_name(fl_merge merge) { return merge_names[merge]; }
-const char *fl_route_name(fl_route route) { return route_names[route]; }
+const char *fl_merge_name(fl_merge merge) {
+    return merge_names[merge];
+}
+const char *fl_route_name(fl_route route) {
+    return route_names[route];
+}
 
 /* What the `variant` mapping itself holds, before it is understood. */
 typedef struct fl_variant_keys {
@@ -30,36 +33,73 @@ typedef struct fl_variant_keys {
 } fl_variant_keys;
 
 static const fl_option variant_options[] = {
-    {.key = "rule", .type = FL_OPTION_STRING, .offset = offsetof(fl_variant_keys, rule), .default_text = "softmax",
+    {.key = "rule",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_variant_keys, rule),
+     .default_text = "softmax",
      .help = "the update rule; `frostline variants` lists them"},
-    {.key = "gate", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, gate),
+    {.key = "gate",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, gate),
      .help = "{source: projected, rank, bias} or {source: constant, value}"},
-    {.key = "beta", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, beta),
+    {.key = "beta",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, beta),
      .help = "{source: projected, bias} or {source: constant, value}"},
-    {.key = "normaliser", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, normaliser),
+    {.key = "normaliser",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, normaliser),
      .help = "divide the read by z.q; on by default where the rule's kernel is never negative"},
-    {.key = "window", .type = FL_OPTION_SIZE, .offset = offsetof(fl_variant_keys, window), .default_text = "0",
-     .minimum = 0, .maximum = LARGEST_SPAN, .help = "newest tokens kept exactly, the current one included"},
-    {.key = "sinks", .type = FL_OPTION_SIZE, .offset = offsetof(fl_variant_keys, sinks), .default_text = "0",
-     .minimum = 0, .maximum = LARGEST_SPAN, .help = "first tokens kept exactly for ever"},
-    {.key = "merge", .type = FL_OPTION_CHOICE, .offset = offsetof(fl_variant_keys, merge), .default_text = "sum",
-     .choices = merge_names, .help = "how the softmax over the exact set and the linear read are joined"},
-    {.key = "short_conv", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, short_conv),
+    {.key = "window",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_variant_keys, window),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = LARGEST_SPAN,
+     .help = "newest tokens kept exactly, the current one included"},
+    {.key = "sinks",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_variant_keys, sinks),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = LARGEST_SPAN,
+     .help = "first tokens kept exactly for ever"},
+    {.key = "merge",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_variant_keys, merge),
+     .default_text = "sum",
+     .choices = merge_names,
+     .help = "how the softmax over the exact set and the linear read are joined"},
+    {.key = "short_conv",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, short_conv),
      .help = "{kernel, init}: causal depthwise convolution of q, k, v in the linear branch"},
-    {.key = "cache", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, cache),
+    {.key = "cache",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, cache),
      .help = "{budget, route}: tokens kept exactly by score after leaving the window, per KV head"},
-    {.key = "softmax_layers", .type = FL_OPTION_NODE, .offset = offsetof(fl_variant_keys, softmax_layers),
+    {.key = "softmax_layers",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, softmax_layers),
      .help = "layers left as they are: a list, {every: n} or {hardest: n, by: signal}"},
-    {.key = "mechanism", .type = FL_OPTION_STRING, .offset = offsetof(fl_variant_keys, mechanism),
+    {.key = "mechanism",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_variant_keys, mechanism),
      .help = "safetensors file of mechanism parameters to load"},
-    {.key = "seed", .type = FL_OPTION_SEED, .offset = offsetof(fl_variant_keys, seed), .default_text = "1",
+    {.key = "seed",
+     .type = FL_OPTION_SEED,
+     .offset = offsetof(fl_variant_keys, seed),
+     .default_text = "1",
      .help = "of the mechanism's initialisation and of random routing"},
 };
 enum { VARIANT_OPTION_COUNT = sizeof variant_options / sizeof variant_options[0] };
 
-static bool is_given(const fl_node *node) { return node != NULL && node->kind != FL_NODE_NULL; }
+static bool is_given(const fl_node *node) {
+    return node != NULL && node->kind != FL_NODE_NULL;
+}
 
-/* Gate and beta ------------------------------------------------------------------------------------------------- */
+/* Gate and beta
+ * ------------------------------------------------------------------------------------------------- */
 
 typedef struct fl_gate_keys {
     int source;
@@ -90,29 +130,44 @@ static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *requ
     const fl_node *source = fl_node_get(node, "source");
     if (is_given(source)) FL_TRY(fl_node_to_choice(source, source_names, &keys->source, error));
     bool constant = keys->source == FL_GATE_CONSTANT;
-    FL_TRY(refuse_keys(node, constant ? of_projected : of_constant,
-                       constant ? "source: constant takes only `value`" : "only source: constant takes a value", error));
+    FL_TRY(refuse_keys(
+        node, constant ? of_projected : of_constant,
+        constant ? "source: constant takes only `value`" : "only source: constant takes a value", error));
     if (!request->has_rank) FL_TRY(refuse_keys(node, of_rank, "only gates per channel have a rank", error));
 
     char bias_text[40], prefix[40];
     snprintf(bias_text, sizeof bias_text, "%.17g", request->default_bias);
     snprintf(prefix, sizeof prefix, "variant.%s", request->key);
     bool raw = request->activation == FL_ACTIVATE_RAW;
-    fl_option options[3] = {{.key = "source", .type = FL_OPTION_CHOICE, .offset = offsetof(fl_gate_keys, source),
-                             .default_text = "projected", .choices = source_names, .help = "projected or constant"}};
+    fl_option options[3] = {{.key = "source",
+                             .type = FL_OPTION_CHOICE,
+                             .offset = offsetof(fl_gate_keys, source),
+                             .default_text = "projected",
+                             .choices = source_names,
+                             .help = "projected or constant"}};
     size_t count = 1;
     if (constant) {
-        options[count++] =
-            (fl_option){.key = "value", .type = FL_OPTION_NUMBER, .offset = offsetof(fl_gate_keys, value),
-                        .default_text = "!", .minimum = 0.0, .maximum = raw ? 0.0 : 1.0, .help = "the constant"};
+        options[count++] = (fl_option){.key = "value",
+                                       .type = FL_OPTION_NUMBER,
+                                       .offset = offsetof(fl_gate_keys, value),
+                                       .default_text = "!",
+                                       .minimum = 0.0,
+                                       .maximum = raw ? 0.0 : 1.0,
+                                       .help = "the constant"};
     } else {
-        options[count++] =
-            (fl_option){.key = "bias", .type = FL_OPTION_NUMBER, .offset = offsetof(fl_gate_keys, bias),
-                        .default_text = bias_text, .help = "initial bias of the projection"};
+        options[count++] = (fl_option){.key = "bias",
+                                       .type = FL_OPTION_NUMBER,
+                                       .offset = offsetof(fl_gate_keys, bias),
+                                       .default_text = bias_text,
+                                       .help = "initial bias of the projection"};
         if (request->has_rank) {
-            options[count++] =
-                (fl_option){.key = "rank", .type = FL_OPTION_SIZE, .offset = offsetof(fl_gate_keys, rank),
-                            .default_text = "16", .minimum = 1, .maximum = LARGEST_RANK, .help = "rank of w1 w2"};
+            options[count++] = (fl_option){.key = "rank",
+                                           .type = FL_OPTION_SIZE,
+                                           .offset = offsetof(fl_gate_keys, rank),
+                                           .default_text = "16",
+                                           .minimum = 1,
+                                           .maximum = LARGEST_RANK,
+                                           .help = "rank of w1 w2"};
         }
     }
     fl_option_table table = {options, count, keys};
@@ -122,18 +177,21 @@ static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *requ
 static fl_status bind_gate(const fl_rule *rule, const fl_node *node, const fl_gate_request *request,
                            fl_resolved *resolved, fl_gate_keys *keys, fl_error *error) {
     if (!request->rule_takes) {
-        if (is_given(node)) return fl_node_error(node, error, "rule %s takes no %s", rule->name, request->key);
+        if (is_given(node))
+            return fl_node_error(node, error, "rule %s takes no %s", rule->name, request->key);
         return FL_OK;
     }
     return bind_gate_keys(is_given(node) ? node : NULL, request, resolved, keys, error);
 }
 
-static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl_resolved *resolved, fl_error *error) {
+static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl_resolved *resolved,
+                            fl_error *error) {
     const fl_rule *rule = variant->rule;
     fl_gate_keys gate = {0}, beta = {0};
     fl_gate_request gate_request = {"gate", rule->gate != FL_GATE_NONE, rule->gate == FL_GATE_CHANNEL,
                                     rule->gate_activation, rule->default_gate_bias};
-    fl_gate_request beta_request = {"beta", rule->beta, false, rule->beta_activation, rule->default_beta_bias};
+    fl_gate_request beta_request = {"beta", rule->beta, false, rule->beta_activation,
+                                    rule->default_beta_bias};
     FL_TRY(bind_gate(rule, keys->gate, &gate_request, resolved, &gate, error));
     FL_TRY(bind_gate(rule, keys->beta, &beta_request, resolved, &beta, error));
     variant->gate_source = (fl_gate_source)gate.source;
@@ -146,19 +204,30 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
     return FL_OK;
 }
 
-/* Interventions ------------------------------------------------------------------------------------------------- */
+/* Interventions
+ * ------------------------------------------------------------------------------------------------- */
 
 typedef struct fl_conv_keys {
     size_t kernel;
     int init;
 } fl_conv_keys;
 
-static fl_status bind_short_conv(fl_variant *variant, const fl_node *node, fl_resolved *resolved, fl_error *error) {
+static fl_status bind_short_conv(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                                 fl_error *error) {
     static const fl_option options[] = {
-        {.key = "kernel", .type = FL_OPTION_SIZE, .offset = offsetof(fl_conv_keys, kernel), .default_text = "8",
-         .minimum = 1, .maximum = LARGEST_KERNEL, .help = "taps, the current token included"},
-        {.key = "init", .type = FL_OPTION_CHOICE, .offset = offsetof(fl_conv_keys, init), .default_text = "identity",
-         .choices = conv_init_names, .help = "identity changes nothing until trained; torch is uniform"},
+        {.key = "kernel",
+         .type = FL_OPTION_SIZE,
+         .offset = offsetof(fl_conv_keys, kernel),
+         .default_text = "8",
+         .minimum = 1,
+         .maximum = LARGEST_KERNEL,
+         .help = "taps, the current token included"},
+        {.key = "init",
+         .type = FL_OPTION_CHOICE,
+         .offset = offsetof(fl_conv_keys, init),
+         .default_text = "identity",
+         .choices = conv_init_names,
+         .help = "identity changes nothing until trained; torch is uniform"},
     };
     if (!is_given(node)) return FL_OK;
     fl_conv_keys keys = {0};
@@ -175,12 +244,22 @@ typedef struct fl_cache_keys {
     int route;
 } fl_cache_keys;
 
-static fl_status bind_cache(fl_variant *variant, const fl_node *node, fl_resolved *resolved, fl_error *error) {
+static fl_status bind_cache(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                            fl_error *error) {
     static const fl_option options[] = {
-        {.key = "budget", .type = FL_OPTION_SIZE, .offset = offsetof(fl_cache_keys, budget), .default_text = "0",
-         .minimum = 0, .maximum = LARGEST_SPAN, .help = "cached tokens per KV head; 0 = no cache"},
-        {.key = "route", .type = FL_OPTION_CHOICE, .offset = offsetof(fl_cache_keys, route),
-         .default_text = "self_recall", .choices = route_names, .help = "the score; the lowest is written to the state"},
+        {.key = "budget",
+         .type = FL_OPTION_SIZE,
+         .offset = offsetof(fl_cache_keys, budget),
+         .default_text = "0",
+         .minimum = 0,
+         .maximum = LARGEST_SPAN,
+         .help = "cached tokens per KV head; 0 = no cache"},
+        {.key = "route",
+         .type = FL_OPTION_CHOICE,
+         .offset = offsetof(fl_cache_keys, route),
+         .default_text = "self_recall",
+         .choices = route_names,
+         .help = "the score; the lowest is written to the state"},
     };
     if (!is_given(node)) return FL_OK;
     fl_cache_keys keys = {0};
@@ -205,14 +284,26 @@ static bool is_listed(const fl_variant *variant, size_t layer) {
 
 static fl_status bind_hybrid_mapping(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
                                      fl_error *error) {
-    static const fl_option every_options[] = {
-        {.key = "every", .type = FL_OPTION_SIZE, .offset = offsetof(fl_hybrid_keys, every), .default_text = "!",
-         .minimum = 1, .maximum = 1024, .help = "n: layers n-1, 2n-1, ... stay softmax"}};
-    static const fl_option hardest_options[] = {
-        {.key = "hardest", .type = FL_OPTION_SIZE, .offset = offsetof(fl_hybrid_keys, hardest), .default_text = "!",
-         .minimum = 1, .maximum = 1024, .help = "n layers that are hardest by the signal"},
-        {.key = "by", .type = FL_OPTION_CHOICE, .offset = offsetof(fl_hybrid_keys, by),
-         .default_text = "key_concentration", .choices = hardness_names, .help = "the signal, measured before the run"}};
+    static const fl_option every_options[] = {{.key = "every",
+                                               .type = FL_OPTION_SIZE,
+                                               .offset = offsetof(fl_hybrid_keys, every),
+                                               .default_text = "!",
+                                               .minimum = 1,
+                                               .maximum = 1024,
+                                               .help = "n: layers n-1, 2n-1, ... stay softmax"}};
+    static const fl_option hardest_options[] = {{.key = "hardest",
+                                                 .type = FL_OPTION_SIZE,
+                                                 .offset = offsetof(fl_hybrid_keys, hardest),
+                                                 .default_text = "!",
+                                                 .minimum = 1,
+                                                 .maximum = 1024,
+                                                 .help = "n layers that are hardest by the signal"},
+                                                {.key = "by",
+                                                 .type = FL_OPTION_CHOICE,
+                                                 .offset = offsetof(fl_hybrid_keys, by),
+                                                 .default_text = "key_concentration",
+                                                 .choices = hardness_names,
+                                                 .help = "the signal, measured before the run"}};
     bool hardest = fl_node_get(node, "hardest") != NULL;
     const fl_node *every = fl_node_get(node, "every");
     if (hardest && every != NULL) {
@@ -232,14 +323,16 @@ static fl_status bind_softmax_layers(fl_variant *variant, const fl_node *node, f
     if (!is_given(node)) return FL_OK;
     if (node->kind == FL_NODE_MAPPING) return bind_hybrid_mapping(variant, node, resolved, error);
     if (node->kind != FL_NODE_SEQUENCE) {
-        return fl_node_error(node, error, "softmax_layers: a list of layers, {every: n} or {hardest: n, by: signal}");
+        return fl_node_error(node, error,
+                             "softmax_layers: a list of layers, {every: n} or {hardest: n, by: signal}");
     }
     FL_TRY(FL_ALLOCATE(&variant->softmax_layers, node->count, error));
     for (size_t i = 0; i < node->count; i++) {
         size_t layer = 0;
         FL_TRY(fl_node_to_size(node->children[i], 0, LARGEST_SPAN, &layer, error));
         if (is_listed(variant, layer)) {
-            return fl_node_error(node->children[i], error, "softmax_layers: layer %zu is listed twice", layer);
+            return fl_node_error(node->children[i], error, "softmax_layers: layer %zu is listed twice",
+                                 layer);
         }
         variant->softmax_layers[variant->softmax_layer_count++] = layer;
     }
@@ -259,7 +352,8 @@ static fl_status record_softmax_layers(const fl_variant *variant, fl_resolved *r
     FL_TRY(FL_ALLOCATE(&text, room, error));
     size_t used = (size_t)snprintf(text, room, "[");
     for (size_t i = 0; i < variant->softmax_layer_count; i++) {
-        used += (size_t)snprintf(text + used, room - used, i == 0 ? "%zu" : ", %zu", variant->softmax_layers[i]);
+        used +=
+            (size_t)snprintf(text + used, room - used, i == 0 ? "%zu" : ", %zu", variant->softmax_layers[i]);
     }
     snprintf(text + used, room - used, "]");
     fl_status status = fl_resolved_add(resolved, "variant.softmax_layers", text, is_default, error);
@@ -267,11 +361,15 @@ static fl_status record_softmax_layers(const fl_variant *variant, fl_resolved *r
     return status;
 }
 
-/* Normaliser and merge ------------------------------------------------------------------------------------------ */
+/* Normaliser and merge
+ * ------------------------------------------------------------------------------------------ */
 
-static bool merge_shares_normaliser(fl_merge merge) { return merge >= FL_MERGE_SHARED_NORMALISER; }
+static bool merge_shares_normaliser(fl_merge merge) {
+    return merge >= FL_MERGE_SHARED_NORMALISER;
+}
 
-static fl_status bind_normaliser(fl_variant *variant, const fl_node *node, fl_resolved *resolved, fl_error *error) {
+static fl_status bind_normaliser(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                                 fl_error *error) {
     const fl_rule *rule = variant->rule;
     variant->normaliser = rule->normaliser && fl_rule_positive(rule, variant->rule_options);
     if (is_given(node)) {
@@ -281,8 +379,8 @@ static fl_status bind_normaliser(fl_variant *variant, const fl_node *node, fl_re
         }
     }
     if (resolved == NULL || !rule->normaliser) return FL_OK;
-    return fl_resolved_add(resolved, "variant.normaliser", variant->normaliser ? "true" : "false", !is_given(node),
-                           error);
+    return fl_resolved_add(resolved, "variant.normaliser", variant->normaliser ? "true" : "false",
+                           !is_given(node), error);
 }
 
 static fl_status check_merge(const fl_variant *variant, const fl_node *mapping, fl_error *error) {
@@ -298,12 +396,15 @@ static fl_status check_merge(const fl_variant *variant, const fl_node *mapping, 
     return FL_OK;
 }
 
-/* Whole --------------------------------------------------------------------------------------------------------- */
+/* Whole
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
-static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_keys *keys, fl_resolved *resolved,
-                           fl_error *error) {
+static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_keys *keys,
+                           fl_resolved *resolved, fl_error *error) {
     const fl_rule *rule = variant->rule;
-    if (rule->options_bytes > 0) FL_TRY(fl_memory_allocate(&variant->rule_options, 1, rule->options_bytes, error));
+    if (rule->options_bytes > 0)
+        FL_TRY(fl_memory_allocate(&variant->rule_options, 1, rule->options_bytes, error));
     fl_option_table tables[] = {{variant_options, VARIANT_OPTION_COUNT, keys},
                                 {rule->options, rule->option_count, variant->rule_options}};
     FL_TRY(fl_options_bind(node, tables, rule->option_count > 0 ? 2 : 1, "variant", resolved, error));
@@ -323,8 +424,8 @@ static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_
     return record_softmax_layers(variant, resolved, !is_given(keys->softmax_layers), error);
 }
 
-fl_status fl_variant_bind_rule(const fl_rule *rule, const fl_node *node, fl_resolved *resolved, fl_variant **out,
-                               fl_error *error) {
+fl_status fl_variant_bind_rule(const fl_rule *rule, const fl_node *node, fl_resolved *resolved,
+                               fl_variant **out, fl_error *error) {
     *out = NULL;
     const fl_node *named = fl_node_get(node, "rule");
     if (is_given(named) && (named->kind != FL_NODE_SCALAR || strcmp(named->text, rule->name) != 0)) {
@@ -355,7 +456,8 @@ static fl_status find_rule(const fl_node *node, const fl_rule **out, fl_error *e
     if (*out != NULL) return FL_OK;
     const char *names[128];
     size_t count = 0;
-    for (; fl_rule_registry[count] != NULL && count < 128; count++) names[count] = fl_rule_registry[count]->name;
+    for (; fl_rule_registry[count] != NULL && count < 128; count++)
+        names[count] = fl_rule_registry[count]->name;
     const char *near = fl_suggest(named->text, names, count);
     if (near == NULL) return fl_node_error(named, error, "rule: there is no rule %s", named->text);
     return fl_node_error(named, error, "rule: there is no rule %s; did you mean %s?", named->text, near);
@@ -382,7 +484,9 @@ void fl_variant_destroy(fl_variant *variant) {
     fl_memory_free(variant);
 }
 
-bool fl_variant_has_linear(const fl_variant *variant) { return !variant->rule->stateless; }
+bool fl_variant_has_linear(const fl_variant *variant) {
+    return !variant->rule->stateless;
+}
 
 bool fl_variant_has_exact_set(const fl_variant *variant) {
     return variant->window > 0 || variant->sinks > 0 || variant->cache_budget > 0;
@@ -392,7 +496,8 @@ bool fl_variant_layer_is_softmax(const fl_variant *variant, size_t layer) {
     return strcmp(variant->rule->name, "softmax") == 0 || is_listed(variant, layer);
 }
 
-fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layers, size_t count, fl_error *error) {
+fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layers, size_t count,
+                                        fl_error *error) {
     size_t *copy = NULL;
     FL_TRY(FL_ALLOCATE(&copy, count, error));
     if (count > 0) memcpy(copy, layers, count * sizeof *copy);
@@ -405,12 +510,14 @@ fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layer
 
 static fl_status fit_layers(fl_variant *variant, size_t layers, fl_error *error) {
     if (variant->softmax_hardest > layers) {
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "softmax_layers: hardest %zu, but the model has %zu layers",
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "softmax_layers: hardest %zu, but the model has %zu layers",
                             variant->softmax_hardest, layers);
     }
     for (size_t i = 0; i < variant->softmax_layer_count; i++) {
         if (variant->softmax_layers[i] >= layers) {
-            return fl_error_set(error, FL_ERROR_ARGUMENT, "softmax_layers: there is no layer %zu, the model has %zu",
+            return fl_error_set(error, FL_ERROR_ARGUMENT,
+                                "softmax_layers: there is no layer %zu, the model has %zu",
                                 variant->softmax_layers[i], layers);
         }
     }
@@ -429,19 +536,22 @@ static fl_status fit_layers(fl_variant *variant, size_t layers, fl_error *error)
     return status;
 }
 
-fl_status fl_variant_fit(fl_variant *variant, const fl_attention_shape *shape, size_t layers, fl_error *error) {
+fl_status fl_variant_fit(fl_variant *variant, const fl_attention_shape *shape, size_t layers,
+                         fl_error *error) {
     const fl_rule *rule = variant->rule;
     if (shape->kv_heads == 0 || shape->query_heads % shape->kv_heads != 0 || shape->head_dim == 0) {
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "variant: %zu query heads over %zu KV heads of %zu channels",
-                            shape->query_heads, shape->kv_heads, shape->head_dim);
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "variant: %zu query heads over %zu KV heads of %zu channels", shape->query_heads,
+                            shape->kv_heads, shape->head_dim);
     }
     if (shape->head_dim > FL_RULE_MAX_HEAD_DIM) {
-        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "variant: head dimension %zu, at most %d is supported",
-                            shape->head_dim, (int)FL_RULE_MAX_HEAD_DIM);
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "variant: head dimension %zu, at most %d is supported", shape->head_dim,
+                            (int)FL_RULE_MAX_HEAD_DIM);
     }
     if (fl_rule_micro_steps(rule, variant->rule_options) > FL_RULE_MAX_MICRO_STEPS) {
-        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "variant: rule %s: at most %d micro steps a token", rule->name,
-                            (int)FL_RULE_MAX_MICRO_STEPS);
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "variant: rule %s: at most %d micro steps a token",
+                            rule->name, (int)FL_RULE_MAX_MICRO_STEPS);
     }
     if (rule->check != NULL) {
         fl_status status = rule->check(shape, variant->rule_options, error);

@@ -1,0 +1,221 @@
+#include "attn_variants/exact_set.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+
+enum { SMALLEST_CAPACITY = 64 };
+
+void fl_exact_set_init(fl_exact_set *set, size_t kv_heads, size_t head_dim, bool per_head, bool weighs) {
+    *set = (fl_exact_set){.kv_heads = kv_heads, .head_dim = head_dim, .per_head = per_head, .weighs = weighs};
+}
+
+static void release_arrays(fl_exact_set *set) {
+    fl_memory_free(set->key);
+    fl_memory_free(set->value);
+    fl_memory_free(set->position);
+    fl_memory_free(set->expiry);
+    fl_memory_free(set->mass);
+}
+
+void fl_exact_set_release(fl_exact_set *set) {
+    release_arrays(set);
+    fl_exact_set_init(set, set->kv_heads, set->head_dim, set->per_head, set->weighs);
+}
+
+void fl_exact_set_clear(fl_exact_set *set) {
+    set->count = 0;
+}
+
+static size_t lists(const fl_exact_set *set) {
+    return set->per_head ? set->kv_heads : 1;
+}
+
+static fl_status allocate_arrays(fl_exact_set *set, size_t capacity, fl_error *error) {
+    size_t entries = 0, floats = 0;
+    FL_TRY(fl_memory_multiply(set->kv_heads, capacity, &entries, "exact set", error));
+    FL_TRY(fl_memory_multiply(entries, set->head_dim, &floats, "exact set", error));
+    set->capacity = capacity;
+    FL_TRY(FL_ALLOCATE(&set->key, floats, error));
+    FL_TRY(FL_ALLOCATE(&set->value, floats, error));
+    FL_TRY(FL_ALLOCATE(&set->position, lists(set) * capacity, error));
+    FL_TRY(FL_ALLOCATE(&set->expiry, lists(set) * capacity, error));
+    if (set->weighs) FL_TRY(FL_ALLOCATE(&set->mass, entries, error));
+    return FL_OK;
+}
+
+/* Entry `from_index` of `from` becomes entry `to_index` of `to`, for one KV head (its lifetimes with the list
+ * it owns). */
+static void move_entry(fl_exact_set *to, size_t to_index, const fl_exact_set *from, size_t from_index,
+                       size_t kv_head) {
+    size_t bytes = to->head_dim * sizeof(float);
+    size_t target = kv_head * to->capacity + to_index, source = kv_head * from->capacity + from_index;
+    memmove(to->key + target * to->head_dim, from->key + source * to->head_dim, bytes);
+    memmove(to->value + target * to->head_dim, from->value + source * to->head_dim, bytes);
+    if (to->weighs) to->mass[target] = from->mass[source];
+    if (!to->per_head && kv_head > 0) return;
+    to->position[target] = from->position[source];
+    to->expiry[target] = from->expiry[source];
+}
+
+/* Living entries of `from` at `position`, moved to the front of `to` (which may be `from`). */
+static void move_living(fl_exact_set *to, const fl_exact_set *from, size_t position) {
+    size_t count = from->count, kept = 0;
+    for (size_t head = from->kv_heads; head-- > 0;) { /* head 0 last: it may own the lifetimes of all */
+        const size_t *expiry = from->expiry + (from->per_head ? head * from->capacity : 0);
+        kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (expiry[i] > position) move_entry(to, kept++, from, i, head);
+        }
+    }
+    to->count = kept;
+}
+
+static size_t count_expired(const fl_exact_set *set, size_t position) {
+    size_t expired = 0;
+    for (size_t i = 0; i < set->count; i++) expired += set->expiry[i] <= position;
+    return expired;
+}
+
+fl_status fl_exact_set_reserve(fl_exact_set *set, size_t extra, size_t position, fl_error *error) {
+    if (set->count + extra <= set->capacity && set->count < set->capacity / 2) return FL_OK;
+    size_t expired = count_expired(set, position);
+    size_t living = set->count - expired;
+    if (living + extra <= set->capacity) {
+        bool full = set->count + extra > set->capacity;
+        if (full || (expired >= SMALLEST_CAPACITY && expired >= living / 2)) move_living(set, set, position);
+        return FL_OK;
+    }
+    fl_exact_set larger;
+    fl_exact_set_init(&larger, set->kv_heads, set->head_dim, set->per_head, set->weighs);
+    size_t slack = living / 2 > SMALLEST_CAPACITY ? living / 2 : SMALLEST_CAPACITY;
+    fl_status status = allocate_arrays(&larger, living + (extra > slack ? extra : slack), error);
+    if (status != FL_OK) {
+        fl_exact_set_release(&larger);
+        return status;
+    }
+    move_living(&larger, set, position);
+    release_arrays(set);
+    *set = larger;
+    return FL_OK;
+}
+
+void fl_exact_set_append(fl_exact_set *set, const float *key, const float *value, size_t position,
+                         size_t expiry) {
+    assert(set->count < set->capacity);
+    size_t at = set->count++;
+    size_t bytes = set->head_dim * sizeof(float);
+    for (size_t head = 0; head < set->kv_heads; head++) {
+        size_t entry = head * set->capacity + at;
+        memcpy(set->key + entry * set->head_dim, key + head * set->head_dim, bytes);
+        memcpy(set->value + entry * set->head_dim, value + head * set->head_dim, bytes);
+        if (set->weighs) set->mass[entry] = 0.0;
+        if (!set->per_head && head > 0) continue;
+        set->position[entry] = position;
+        set->expiry[entry] = expiry;
+    }
+}
+
+size_t fl_exact_set_find(const fl_exact_set *set, size_t kv_head, size_t position) {
+    const size_t *positions = set->position + (set->per_head ? kv_head * set->capacity : 0);
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (positions[middle] < position) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    assert(low < set->count && positions[low] == position);
+    return low;
+}
+
+const float *fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index) {
+    return set->key + (kv_head * set->capacity + index) * set->head_dim;
+}
+
+const float *fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index) {
+    return set->value + (kv_head * set->capacity + index) * set->head_dim;
+}
+
+void fl_exact_set_expire(fl_exact_set *set, size_t kv_head, size_t position, size_t step) {
+    assert(set->per_head);
+    set->expiry[kv_head * set->capacity + fl_exact_set_find(set, kv_head, position)] = step;
+}
+
+size_t fl_exact_set_lifetimes(const fl_exact_set *set) {
+    return set->per_head ? set->kv_heads * set->count : 0;
+}
+
+void fl_exact_set_describe(const fl_exact_set *set, size_t *lifetimes, fl_attention_call *call) {
+    call->keys = set->count;
+    call->key = set->key;
+    call->value = set->value;
+    call->key_head_stride = set->capacity * set->head_dim;
+    call->lifetimes_per_head = set->per_head;
+    call->position = set->position;
+    call->expiry = set->expiry;
+    if (!set->per_head) return;
+    size_t *position = lifetimes, *expiry = lifetimes + fl_exact_set_lifetimes(set);
+    for (size_t head = 0; head < set->kv_heads; head++) {
+        memcpy(position + head * set->count, set->position + head * set->capacity,
+               set->count * sizeof *position);
+        memcpy(expiry + head * set->count, set->expiry + head * set->capacity, set->count * sizeof *expiry);
+    }
+    call->position = position;
+    call->expiry = expiry;
+}
+
+fl_status fl_exact_set_copy(fl_exact_set *to, const fl_exact_set *from, fl_error *error) {
+    if (to->capacity < from->count) {
+        fl_exact_set fresh;
+        fl_exact_set_init(&fresh, from->kv_heads, from->head_dim, from->per_head, from->weighs);
+        fl_status status = allocate_arrays(&fresh, from->count + SMALLEST_CAPACITY, error);
+        if (status != FL_OK) {
+            fl_exact_set_release(&fresh);
+            return status;
+        }
+        release_arrays(to);
+        *to = fresh;
+    }
+    to->count = from->count;
+    for (size_t head = 0; head < from->kv_heads; head++) {
+        for (size_t i = 0; i < from->count; i++) move_entry(to, i, from, i, head);
+    }
+    return FL_OK;
+}
+
+typedef struct fl_largest_context {
+    const fl_attention_call *call;
+    float *largest;
+} fl_largest_context;
+
+static void largest_of_token(void *context, size_t token, size_t worker) {
+    (void)worker;
+    const fl_largest_context *work = context;
+    const fl_attention_call *call = work->call;
+    size_t heads = call->shape.query_heads, head_dim = call->shape.head_dim,
+           position = call->first_position + token;
+    for (size_t head = 0; head < heads; head++) {
+        size_t kv_head = head / (heads / call->shape.kv_heads);
+        size_t list = call->lifetimes_per_head ? kv_head * call->keys : 0;
+        const float *query = call->query + (token * heads + head) * head_dim;
+        float best = -INFINITY;
+        for (size_t i = 0; i < call->keys; i++) {
+            if (call->position[list + i] > position || call->expiry[list + i] <= position) continue;
+            const float *key = call->key + kv_head * call->key_head_stride + i * head_dim;
+            float dot = 0.0f;
+            for (size_t j = 0; j < head_dim; j++) dot += query[j] * key[j];
+            if (!(dot * call->shape.scale <= best)) best = dot * call->shape.scale;
+        }
+        work->largest[token * heads + head] = best;
+    }
+}
+
+void fl_exact_set_largest(fl_threads *threads, const fl_attention_call *call, float *largest) {
+    fl_largest_context context = {call, largest};
+    fl_threads_for(threads, call->tokens, largest_of_token, &context);
+}

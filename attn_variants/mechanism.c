@@ -1,0 +1,430 @@
+#include "attn_variants/mechanism.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_variants/merge.h"
+#include "harness/base/memory.h"
+#include "harness/base/random.h"
+#include "harness/model/checkpoint.h"
+#include "harness/model/fault_list.h"
+
+enum { FILE_NAME_BYTES = 96 };
+
+/* How a tensor starts. `init` is a rule parameter's word or number. */
+typedef struct fl_tensor_start {
+    const char *init;
+    size_t fan_in;
+} fl_tensor_start;
+
+typedef struct fl_table_builder {
+    fl_mechanism *mechanism;
+    fl_tensor_start starts[FL_MECHANISM_MAX_TENSORS];
+    char numbers[FL_MECHANISM_MAX_TENSORS][32];
+} fl_table_builder;
+
+static void add_tensor(fl_table_builder *builder, const char *name, size_t rank, const size_t *shape,
+                       const char *init, size_t fan_in) {
+    fl_mechanism *mechanism = builder->mechanism;
+    fl_mechanism_tensor *tensor = &mechanism->tensors[mechanism->tensor_count];
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->rank = rank;
+    tensor->offset = mechanism->layer_floats;
+    tensor->count = 1;
+    for (size_t i = 0; i < rank; i++) {
+        tensor->shape[i] = shape[i];
+        tensor->count *= shape[i];
+    }
+    builder->starts[mechanism->tensor_count] = (fl_tensor_start){init, fan_in};
+    mechanism->layer_floats += tensor->count;
+    mechanism->tensor_count++;
+}
+
+static void add_number(fl_table_builder *builder, const char *name, size_t count, double value) {
+    char *text = builder->numbers[builder->mechanism->tensor_count];
+    snprintf(text, sizeof builder->numbers[0], "%.17g", value);
+    add_tensor(builder, name, 1, &count, text, 1);
+}
+
+static void add_gates(fl_table_builder *builder) {
+    const fl_variant *variant = builder->mechanism->variant;
+    const fl_attention_shape *shape = &builder->mechanism->shape;
+    size_t model_dim = shape->model_dim, heads = shape->query_heads, channels = heads * shape->head_dim;
+    if (variant->rule->gate == FL_GATE_CHANNEL && variant->gate_source == FL_GATE_PROJECTED) {
+        add_tensor(builder, "gate.w1", 2, (size_t[]){model_dim, variant->gate_rank}, "uniform_fan_in",
+                   model_dim);
+        add_tensor(builder, "gate.w2", 2, (size_t[]){variant->gate_rank, channels}, "uniform_fan_in",
+                   variant->gate_rank);
+        add_number(builder, "gate.bias", channels, variant->gate_bias);
+    }
+    if (variant->rule->gate == FL_GATE_SCALAR && variant->gate_source == FL_GATE_PROJECTED) {
+        add_tensor(builder, "gate.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
+        add_number(builder, "gate.bias", heads, variant->gate_bias);
+    }
+    if (variant->rule->beta && variant->beta_source == FL_GATE_PROJECTED) {
+        add_tensor(builder, "beta.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
+        add_number(builder, "beta.bias", heads, variant->beta_bias);
+    }
+}
+
+static void add_convolutions(fl_table_builder *builder) {
+    const fl_variant *variant = builder->mechanism->variant;
+    size_t channels = builder->mechanism->shape.query_heads * builder->mechanism->shape.head_dim;
+    size_t kernel = variant->conv_kernel;
+    if (kernel == 0) return;
+    bool torch = variant->conv_init == FL_CONV_TORCH;
+    static const char *const names[3][2] = {
+        {"conv.q.weight", "conv.q.bias"}, {"conv.k.weight", "conv.k.bias"}, {"conv.v.weight", "conv.v.bias"}};
+    for (size_t i = 0; i < 3; i++) {
+        add_tensor(builder, names[i][0], 2, (size_t[]){channels, kernel},
+                   torch ? "uniform_fan_in" : "current_token", kernel);
+        add_tensor(builder, names[i][1], 1, &channels, torch ? "uniform_fan_in" : "0", kernel);
+    }
+}
+
+static size_t axis_extent(const fl_mechanism *mechanism, char letter) {
+    const fl_variant *variant = mechanism->variant;
+    switch (letter) {
+    case 'H':
+        return mechanism->shape.query_heads;
+    case 'D':
+        return mechanism->shape.head_dim;
+    case 'K':
+        return fl_rule_key_dim(variant->rule, mechanism->shape.head_dim, variant->rule_options);
+    case 'M':
+        return fl_rule_micro_steps(variant->rule, variant->rule_options);
+    default:
+        return 1;
+    }
+}
+
+static void add_rule_parameters(fl_table_builder *builder) {
+    const fl_rule *rule = builder->mechanism->variant->rule;
+    for (size_t i = 0; i < rule->parameter_count; i++) {
+        const fl_rule_parameter *parameter = &rule->parameters[i];
+        size_t rank = strlen(parameter->axes);
+        size_t shape[3] = {1, 1, 1};
+        for (size_t axis = 0; axis < rank; axis++) {
+            shape[axis] = axis_extent(builder->mechanism, parameter->axes[axis]);
+        }
+        add_tensor(builder, parameter->name, rank, shape, parameter->init,
+                   rank >= 2 ? shape[rank - 2] : shape[0]);
+    }
+}
+
+static void build_table(fl_table_builder *builder) {
+    add_gates(builder);
+    add_convolutions(builder);
+    if (fl_merge_has_gamma(builder->mechanism->variant->merge) &&
+        fl_variant_has_linear(builder->mechanism->variant)) {
+        add_number(builder, "merge.window_factor", builder->mechanism->shape.query_heads,
+                   FL_MERGE_WINDOW_FACTOR);
+    }
+    add_rule_parameters(builder);
+}
+
+static uint64_t name_number(const char *name) {
+    uint64_t number = UINT64_C(0xcbf29ce484222325);
+    for (; *name != '\0'; name++) number = (number ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return number;
+}
+
+static void fill_identity(const fl_mechanism_tensor *tensor, float *values) {
+    size_t columns = tensor->shape[tensor->rank - 1];
+    size_t rows = tensor->rank >= 2 ? tensor->shape[tensor->rank - 2] : 1;
+    for (size_t i = 0; i < tensor->count; i++) {
+        values[i] = i % columns == (i / columns) % rows ? 1.0f : 0.0f;
+    }
+}
+
+static void fill_current_token(const fl_mechanism_tensor *tensor, float *values) {
+    size_t kernel = tensor->shape[1];
+    for (size_t i = 0; i < tensor->count; i++) values[i] = i % kernel == kernel - 1 ? 1.0f : 0.0f;
+}
+
+static void initialise_tensor(const fl_mechanism *mechanism, size_t layer, const fl_mechanism_tensor *tensor,
+                              const fl_tensor_start *start) {
+    float *values = mechanism->layer[layer] + tensor->offset;
+    fl_random random;
+    fl_random_seed(&random, mechanism->variant->seed, fl_random_hash(layer, name_number(tensor->name), 0, 0));
+    if (strcmp(start->init, "uniform_fan_in") == 0) {
+        double bound = 1.0 / sqrt((double)(start->fan_in > 0 ? start->fan_in : 1));
+        for (size_t i = 0; i < tensor->count; i++) {
+            values[i] = (float)(bound * (2.0 * fl_random_uniform(&random) - 1.0));
+        }
+    } else if (strcmp(start->init, "normal") == 0) {
+        for (size_t i = 0; i < tensor->count; i++) values[i] = (float)fl_random_normal(&random);
+    } else if (strcmp(start->init, "identity") == 0) {
+        fill_identity(tensor, values);
+    } else if (strcmp(start->init, "current_token") == 0) {
+        fill_current_token(tensor, values);
+    } else {
+        float value = (float)strtod(start->init, NULL);
+        for (size_t i = 0; i < tensor->count; i++) values[i] = value;
+    }
+}
+
+static fl_status create_layers(fl_table_builder *builder, fl_error *error) {
+    fl_mechanism *mechanism = builder->mechanism;
+    FL_TRY(FL_ALLOCATE(&mechanism->layer, mechanism->layers, error));
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (fl_variant_layer_is_softmax(mechanism->variant, layer)) continue;
+        FL_TRY(FL_ALLOCATE(&mechanism->layer[layer], mechanism->layer_floats, error));
+        for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            initialise_tensor(mechanism, layer, &mechanism->tensors[i], &builder->starts[i]);
+        }
+    }
+    return FL_OK;
+}
+
+fl_status fl_mechanism_create(const fl_variant *variant, const fl_attention_shape *shape, size_t layers,
+                              fl_mechanism **out, fl_error *error) {
+    *out = NULL;
+    fl_mechanism *mechanism = NULL;
+    fl_table_builder *builder = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&mechanism, 1, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&builder, 1, error));
+    mechanism->variant = variant;
+    mechanism->shape = *shape;
+    mechanism->layers = layers;
+    builder->mechanism = mechanism;
+    build_table(builder);
+    FL_TRY_DONE(status, create_layers(builder, error));
+    if (variant->mechanism_path != NULL) {
+        FL_TRY_DONE(status, fl_mechanism_load(mechanism, variant->mechanism_path, error));
+    }
+done:
+    fl_memory_free(builder);
+    if (status != FL_OK) {
+        fl_mechanism_destroy(mechanism);
+        return status;
+    }
+    *out = mechanism;
+    return FL_OK;
+}
+
+void fl_mechanism_destroy(fl_mechanism *mechanism) {
+    if (mechanism == NULL) return;
+    for (size_t i = 0; mechanism->layer != NULL && i < mechanism->layers; i++)
+        fl_memory_free(mechanism->layer[i]);
+    fl_memory_free(mechanism->layer);
+    fl_memory_free(mechanism);
+}
+
+/* Files
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static void file_name(size_t layer, const fl_mechanism_tensor *tensor, char name[FILE_NAME_BYTES]) {
+    snprintf(name, FILE_NAME_BYTES, "layers.%zu.%s", layer, tensor->name);
+}
+
+static void shape_text(size_t rank, const size_t *shape, char *text, size_t room) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < rank && used < room; i++) {
+        used += (size_t)snprintf(text + used, room - used, "[%zu]", shape[i]);
+    }
+}
+
+static bool shape_agrees(const fl_mechanism_tensor *tensor, const fl_tensor *stored) {
+    if (tensor->rank != stored->rank) return false;
+    for (size_t i = 0; i < tensor->rank; i++) {
+        if (tensor->shape[i] != stored->shape[i]) return false;
+    }
+    return true;
+}
+
+/* Which tensor of which layer a file's name means; false when it is none of ours. */
+static bool is_expected(const fl_mechanism *mechanism, const char *name) {
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (mechanism->layer[layer] == NULL) continue;
+        for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            char expected[FILE_NAME_BYTES];
+            file_name(layer, &mechanism->tensors[i], expected);
+            if (strcmp(expected, name) == 0) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_double(const fl_checkpoint_entry *entry) {
+    return strcmp(entry->type_name, "F64") == 0 && entry->bytes != NULL;
+}
+
+static void check_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *tensor, size_t layer,
+                         fl_fault_list *faults) {
+    char name[FILE_NAME_BYTES], wanted[96], found[96];
+    file_name(layer, tensor, name);
+    const fl_checkpoint_entry *entry = fl_checkpoint_lookup(file, name);
+    if (entry == NULL) {
+        fl_fault_list_add(faults, FL_ERROR_FORMAT, "%s is missing", name);
+        return;
+    }
+    if (!shape_agrees(tensor, &entry->tensor)) {
+        shape_text(tensor->rank, tensor->shape, wanted, sizeof wanted);
+        shape_text(entry->tensor.rank, entry->tensor.shape, found, sizeof found);
+        fl_fault_list_add(faults, FL_ERROR_FORMAT, "%s has shape %s, expected %s", name, found, wanted);
+    } else if (!entry->readable && !is_double(entry)) {
+        fl_fault_list_add(faults, FL_ERROR_UNSUPPORTED, "%s has type %s, expected a float type", name,
+                          entry->type_name);
+    }
+}
+
+static void read_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *tensor, size_t layer,
+                        float *values) {
+    char name[FILE_NAME_BYTES];
+    file_name(layer, tensor, name);
+    const fl_checkpoint_entry *entry = fl_checkpoint_lookup(file, name);
+    if (!is_double(entry)) {
+        size_t rows = entry->tensor.columns > 0 ? tensor->count / entry->tensor.columns : 0;
+        fl_tensor_widen_rows(&entry->tensor, 0, rows, values);
+        return;
+    }
+    for (size_t i = 0; i < tensor->count; i++) {
+        double value = 0.0;
+        memcpy(&value, entry->bytes + i * sizeof value, sizeof value);
+        values[i] = (float)value;
+    }
+}
+
+static void check_values(const fl_mechanism *mechanism, const float *block, size_t layer,
+                         fl_fault_list *faults) {
+    for (size_t i = 0; i < mechanism->tensor_count; i++) {
+        const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
+        for (size_t j = 0; j < tensor->count; j++) {
+            if (isfinite(block[tensor->offset + j])) continue;
+            fl_fault_list_add(faults, FL_ERROR_FORMAT, "layers.%zu.%s holds a value that is not finite",
+                              layer, tensor->name);
+            break;
+        }
+    }
+}
+
+/* Every value into a fresh block first, so that a bad file leaves the mechanism as it was. */
+static fl_status read_layers(const fl_mechanism *mechanism, const fl_checkpoint *file, float **fresh,
+                             fl_fault_list *faults, fl_error *error) {
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (mechanism->layer[layer] == NULL) continue;
+        FL_TRY(FL_ALLOCATE(&fresh[layer], mechanism->layer_floats, error));
+        for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
+            read_tensor(file, tensor, layer, fresh[layer] + tensor->offset);
+        }
+        check_values(mechanism, fresh[layer], layer, faults);
+    }
+    return FL_OK;
+}
+
+fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error *error) {
+    fl_checkpoint *file = NULL;
+    float **fresh = NULL;
+    fl_fault_list *faults = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_checkpoint_open(path, &file, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&faults, 1, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&fresh, mechanism->layers, error));
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (mechanism->layer[layer] == NULL) continue;
+        for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            check_tensor(file, &mechanism->tensors[i], layer, faults);
+        }
+    }
+    for (size_t i = 0; i < fl_checkpoint_count(file); i++) {
+        const char *name = fl_checkpoint_entry_at(file, i)->tensor.name;
+        if (!is_expected(mechanism, name)) {
+            fl_fault_list_add(faults, FL_ERROR_FORMAT, "%s is not a parameter of rule %s with these options",
+                              name, mechanism->variant->rule->name);
+        }
+    }
+    FL_TRY_DONE(status, fl_fault_list_result(faults, path, error));
+    FL_TRY_DONE(status, read_layers(mechanism, file, fresh, faults, error));
+    FL_TRY_DONE(status, fl_fault_list_result(faults, path, error));
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        float *old = mechanism->layer[layer];
+        mechanism->layer[layer] = fresh[layer];
+        fresh[layer] = old;
+    }
+done:
+    for (size_t i = 0; fresh != NULL && i < mechanism->layers; i++) fl_memory_free(fresh[i]);
+    fl_memory_free(fresh);
+    fl_memory_free(faults);
+    fl_checkpoint_close(file);
+    return status;
+}
+
+static size_t linearised_layers(const fl_mechanism *mechanism) {
+    size_t count = 0;
+    for (size_t i = 0; i < mechanism->layers; i++) count += mechanism->layer[i] != NULL;
+    return count;
+}
+
+fl_status fl_mechanism_save(const fl_mechanism *mechanism, const char *path, fl_error *error) {
+    size_t count = linearised_layers(mechanism) * mechanism->tensor_count, next = 0;
+    fl_checkpoint_write_tensor *tensors = NULL;
+    char(*names)[FILE_NAME_BYTES] = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&tensors, count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&names, count, error));
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (mechanism->layer[layer] == NULL) continue;
+        for (size_t i = 0; i < mechanism->tensor_count; i++, next++) {
+            const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
+            file_name(layer, tensor, names[next]);
+            tensors[next] = (fl_checkpoint_write_tensor){
+                .name = names[next], .data = mechanism->layer[layer] + tensor->offset, .rank = tensor->rank};
+            memcpy(tensors[next].shape, tensor->shape, tensor->rank * sizeof tensor->shape[0]);
+        }
+    }
+    const char *keys[] = {"format", "rule"};
+    const char *values[] = {"frostline mechanism", mechanism->variant->rule->name};
+    status = fl_checkpoint_write_safetensors(path, tensors, count, keys, values, 2, error);
+done:
+    fl_memory_free(names);
+    fl_memory_free(tensors);
+    return status;
+}
+
+/* Looking up
+ * ---------------------------------------------------------------------------------------------------- */
+
+const fl_mechanism_tensor *fl_mechanism_find_tensor(const fl_mechanism *mechanism, const char *name) {
+    for (size_t i = 0; i < mechanism->tensor_count; i++) {
+        if (strcmp(mechanism->tensors[i].name, name) == 0) return &mechanism->tensors[i];
+    }
+    return NULL;
+}
+
+float *fl_mechanism_find(const fl_mechanism *mechanism, size_t layer, const char *name) {
+    const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(mechanism, name);
+    if (tensor == NULL || layer >= mechanism->layers || mechanism->layer[layer] == NULL) return NULL;
+    return mechanism->layer[layer] + tensor->offset;
+}
+
+size_t fl_mechanism_parameter_count(const fl_mechanism *mechanism) {
+    return linearised_layers(mechanism) * mechanism->layer_floats;
+}
+
+/* A chain: each link is the hash of the link before it, the tensor's name and the hash of its values. */
+fl_hash fl_mechanism_hash(const fl_mechanism *mechanism) {
+    struct {
+        fl_hash before, values;
+        char name[FILE_NAME_BYTES];
+    } link;
+    memset(&link, 0, sizeof link);
+    for (size_t layer = 0; layer < mechanism->layers; layer++) {
+        if (mechanism->layer[layer] == NULL) continue;
+        for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
+            memset(link.name, 0, sizeof link.name);
+            file_name(layer, tensor, link.name);
+            link.values =
+                fl_hash_bytes(mechanism->layer[layer] + tensor->offset, tensor->count * sizeof(float));
+            link.before = fl_hash_bytes(&link, sizeof link);
+        }
+    }
+    return fl_hash_bytes(&link, sizeof link);
+}

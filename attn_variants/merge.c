@@ -1,0 +1,66 @@
+#include "attn_variants/merge.h"
+
+#include <math.h>
+
+bool fl_merge_has_gamma(fl_merge merge) {
+    return merge == FL_MERGE_LOLCATS || merge == FL_MERGE_LOLCATS_INVARIANT;
+}
+
+bool fl_merge_shares_normaliser(fl_merge merge) {
+    return merge == FL_MERGE_SHARED_NORMALISER || fl_merge_has_gamma(merge);
+}
+
+double fl_merge_share(double exact_log, double mass) {
+    if (mass == 0.0) return 1.0;
+    return 1.0 / (1.0 + mass * exp(-exact_log));
+}
+
+double fl_merge_exact_log(const fl_merge_call *call, size_t token, size_t head) {
+    size_t at = token * call->heads + head;
+    double exact_log = call->log_sum_exp[at];
+    if (fl_merge_has_gamma(call->merge)) exact_log -= log1p(exp(-(double)call->window_factor[head]));
+    if (call->merge == FL_MERGE_LOLCATS && isfinite(call->largest[at])) exact_log -= call->largest[at];
+    return exact_log;
+}
+
+typedef struct fl_merge_weights {
+    double exact, read;
+} fl_merge_weights;
+
+static fl_merge_weights weights_of(const fl_merge_call *call, size_t token, size_t head, const float *read) {
+    double mass = call->normaliser && read != NULL ? read[call->head_dim] : 1.0;
+    double scale = mass == 0.0 ? 0.0 : 1.0 / mass;
+    if (read == NULL) return (fl_merge_weights){call->merge == FL_MERGE_HALF ? 0.5 : 1.0, 0.0};
+    if (call->exact == NULL) return (fl_merge_weights){0.0, scale};
+    if (call->merge == FL_MERGE_SUM) return (fl_merge_weights){1.0, scale};
+    if (call->merge == FL_MERGE_HALF) return (fl_merge_weights){0.5, 0.5 * scale};
+    double exact_log = fl_merge_exact_log(call, token, head);
+    double share = fl_merge_share(exact_log, mass);
+    /* (1 - p) / z without cancellation: p e^-L, or 1 / z when the exact part is negligible. */
+    double of_read = share > 0.5 ? share * exp(-exact_log) : (1.0 - share) * scale;
+    return (fl_merge_weights){share, mass == 0.0 ? 0.0 : of_read};
+}
+
+static void merge_token(void *context, size_t token, size_t worker) {
+    (void)worker;
+    const fl_merge_call *call = context;
+    size_t head_dim = call->head_dim;
+    for (size_t head = 0; head < call->heads; head++) {
+        size_t at = (token * call->heads + head) * head_dim;
+        const float *read = call->read == NULL
+                                ? NULL
+                                : call->read + head * call->read_head_stride + token * call->read_stride;
+        const float *exact = call->exact == NULL ? NULL : call->exact + at;
+        fl_merge_weights weights = weights_of(call, token, head, read);
+        float of_exact = (float)weights.exact;
+        for (size_t i = 0; i < head_dim; i++) {
+            float sum = exact == NULL ? 0.0f : of_exact * exact[i];
+            if (read != NULL && weights.read != 0.0) sum += (float)(weights.read * read[i]);
+            call->output[at + i] = sum;
+        }
+    }
+}
+
+void fl_merge_run(fl_threads *threads, const fl_merge_call *call) {
+    fl_threads_for(threads, call->tokens, merge_token, (void *)call);
+}

@@ -1,0 +1,185 @@
+#include "attn_variants/mixer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "attn_variants/mixer_parts.h"
+#include "harness/base/memory.h"
+
+static size_t gate_width(const fl_rule *rule, size_t head_dim) {
+    return rule->gate == FL_GATE_NONE ? 0 : rule->gate == FL_GATE_SCALAR ? 1 : head_dim;
+}
+
+void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism,
+                        size_t layer) {
+    const fl_variant *variant = mechanism->variant;
+    const fl_rule *rule = variant->rule;
+    const fl_attention_shape *shape = &mechanism->shape;
+    *plan = (fl_mixer_plan){.compute = compute,
+                            .mechanism = mechanism,
+                            .variant = variant,
+                            .rule = rule,
+                            .layer = layer,
+                            .shape = *shape,
+                            .group = shape->query_heads / shape->kv_heads,
+                            .linear = fl_variant_has_linear(variant),
+                            .own = rule->own.write != NULL,
+                            .exact = fl_variant_has_exact_set(variant),
+                            .route = variant->route,
+                            .gate_width = gate_width(rule, shape->head_dim)};
+    /* Without a state every read is 0, so what self_recall measures is the value's length. */
+    if (!plan->linear && plan->route == FL_ROUTE_SELF_RECALL) plan->route = FL_ROUTE_VALUE_NORM;
+    if (!plan->linear) return;
+    plan->micro_steps = plan->own ? 1 : fl_rule_micro_steps(rule, variant->rule_options);
+    plan->key_dim =
+        plan->own ? shape->head_dim : fl_rule_key_dim(rule, shape->head_dim, variant->rule_options);
+    plan->value_dim = shape->head_dim + (variant->normaliser ? 1 : 0);
+    plan->state_floats = plan->own ? rule->own.state_floats(shape->head_dim, variant->rule_options)
+                                   : plan->value_dim * plan->key_dim;
+    plan->layout = fl_write_layout_of(rule, variant->transition, shape->query_heads, plan->micro_steps,
+                                      plan->key_dim, plan->value_dim);
+    for (size_t i = 0; i < rule->parameter_count; i++) {
+        plan->parameters[i] = fl_mechanism_find(mechanism, layer, rule->parameters[i].name);
+    }
+}
+
+static size_t history_floats(const fl_mixer_plan *plan, size_t which) {
+    size_t heads = which == 0 ? plan->shape.query_heads : plan->shape.kv_heads;
+    return plan->variant->conv_kernel > 1 ? (plan->variant->conv_kernel - 1) * heads * plan->shape.head_dim
+                                          : 0;
+}
+
+static size_t pending_floats(const fl_mixer_plan *plan) {
+    return plan->linear ? fl_write_rows_floats(&plan->layout, plan->variant->window) : 0;
+}
+
+static size_t cached_floats(const fl_mixer_plan *plan) {
+    bool caches = plan->linear && plan->variant->cache_budget > 0;
+    return caches ? fl_write_rows_floats(&plan->layout, plan->variant->cache_budget + 1) : 0;
+}
+
+static fl_status allocate_timeline(fl_mixer *mixer, fl_error *error) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    size_t budget = plan->variant->cache_budget;
+    bool weighs = budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
+    fl_exact_set_init(&mixer->exact, plan->shape.kv_heads, plan->shape.head_dim, budget > 0, weighs);
+    if (budget > 0) FL_TRY(fl_routed_cache_create(&mixer->cache, budget, plan->shape.kv_heads, error));
+    if (!plan->linear) return FL_OK;
+    FL_TRY(FL_ALLOCATE(&mixer->state, plan->shape.query_heads * plan->state_floats, error));
+    FL_TRY(FL_ALLOCATE(&mixer->pending_block, pending_floats(plan), error));
+    FL_TRY(FL_ALLOCATE(&mixer->cached_block, cached_floats(plan), error));
+    mixer->pending = fl_write_rows_in(&plan->layout, plan->variant->window, mixer->pending_block);
+    if (budget > 0) mixer->cached = fl_write_rows_in(&plan->layout, budget + 1, mixer->cached_block);
+    for (size_t i = 0; i < 3; i++) FL_TRY(FL_ALLOCATE(&mixer->history[i], history_floats(plan, i), error));
+    return FL_OK;
+}
+
+fl_status fl_mixer_create(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, fl_mixer **out,
+                          fl_error *error) {
+    assert(layer < mechanism->layers && mechanism->layer[layer] != NULL);
+    *out = NULL;
+    fl_mixer *mixer = NULL;
+    FL_TRY(FL_ALLOCATE(&mixer, 1, error));
+    fl_mixer_plan_make(&mixer->plan, compute, mechanism, layer);
+    fl_status status = allocate_timeline(mixer, error);
+    if (status != FL_OK) {
+        fl_mixer_destroy(mixer);
+        return status;
+    }
+    fl_mixer_reset(mixer);
+    *out = mixer;
+    return FL_OK;
+}
+
+void fl_mixer_destroy(fl_mixer *mixer) {
+    if (mixer == NULL) return;
+    fl_exact_set_release(&mixer->exact);
+    fl_routed_cache_release(&mixer->cache);
+    fl_memory_free(mixer->state);
+    fl_memory_free(mixer->pending_block);
+    fl_memory_free(mixer->cached_block);
+    for (size_t i = 0; i < 3; i++) fl_memory_free(mixer->history[i]);
+    fl_memory_free(mixer);
+}
+
+static void reset_state(fl_mixer *mixer) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    memset(mixer->state, 0, plan->shape.query_heads * plan->state_floats * sizeof *mixer->state);
+    if (!plan->own || plan->rule->own.init == NULL) return;
+    for (size_t head = 0; head < plan->shape.query_heads; head++) {
+        fl_rule_input input = {.head_dim = plan->shape.head_dim,
+                               .layer = plan->layer,
+                               .head = head,
+                               .heads = plan->shape.query_heads,
+                               .options = plan->variant->rule_options,
+                               .parameters = plan->parameters};
+        plan->rule->own.init(&input, mixer->state + head * plan->state_floats);
+    }
+}
+
+void fl_mixer_reset(fl_mixer *mixer) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    mixer->position = 0;
+    mixer->tokens_written = 0;
+    fl_exact_set_clear(&mixer->exact);
+    fl_routed_cache_clear(&mixer->cache);
+    if (!plan->linear) return;
+    reset_state(mixer);
+    for (size_t i = 0; i < 3; i++) memset(mixer->history[i], 0, history_floats(plan, i) * sizeof(float));
+}
+
+static void copy_floats(float *to, const float *from, size_t count) {
+    if (count > 0) memcpy(to, from, count * sizeof *to);
+}
+
+fl_status fl_mixer_copy(fl_mixer *mixer, const fl_mixer *source, fl_error *error) {
+    const fl_mixer_plan *plan = &source->plan;
+    assert(mixer->plan.mechanism == plan->mechanism && mixer->plan.layer == plan->layer);
+    FL_TRY(fl_exact_set_copy(&mixer->exact, &source->exact, error));
+    mixer->position = source->position;
+    mixer->tokens_written = source->tokens_written;
+    if (plan->variant->cache_budget > 0) fl_routed_cache_copy(&mixer->cache, &source->cache);
+    if (!plan->linear) return FL_OK;
+    copy_floats(mixer->state, source->state, plan->shape.query_heads * plan->state_floats);
+    copy_floats(mixer->pending_block, source->pending_block, pending_floats(plan));
+    copy_floats(mixer->cached_block, source->cached_block, cached_floats(plan));
+    for (size_t i = 0; i < 3; i++)
+        copy_floats(mixer->history[i], source->history[i], history_floats(plan, i));
+    return FL_OK;
+}
+
+fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error) {
+    FL_TRY(fl_mixer_create(mixer->plan.compute, mixer->plan.mechanism, mixer->plan.layer, out, error));
+    fl_status status = fl_mixer_copy(*out, mixer, error);
+    if (status != FL_OK) {
+        fl_mixer_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+size_t fl_mixer_position(const fl_mixer *mixer) {
+    return mixer->position;
+}
+
+size_t fl_mixer_tokens_written(const fl_mixer *mixer) {
+    return mixer->tokens_written;
+}
+
+size_t fl_mixer_state_bytes(const fl_mixer *mixer) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    return plan->linear ? plan->shape.query_heads * plan->state_floats * sizeof(float) : 0;
+}
+
+size_t fl_mixer_exact_bytes(const fl_mixer *mixer) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    size_t tokens = plan->variant->sinks + plan->variant->window + plan->variant->cache_budget;
+    return tokens * plan->shape.kv_heads * plan->shape.head_dim * 2 * sizeof(float);
+}
+
+const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim) {
+    if (!mixer->plan.linear || mixer->plan.own) return NULL;
+    *value_dim = mixer->plan.value_dim;
+    *key_dim = mixer->plan.key_dim;
+    return mixer->state;
+}

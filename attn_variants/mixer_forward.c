@@ -1,0 +1,347 @@
+/* One call, in blocks of bounded size: exact set, streams, routing, recurrence, merge. */
+#include <math.h>
+#include <string.h>
+
+#include "attn_variants/merge.h"
+#include "attn_variants/mixer_parts.h"
+#include "harness/base/memory.h"
+
+enum { LARGEST_BLOCK = 512, SMALLEST_BLOCK = 16, SCRATCH_FLOATS = 1 << 24 };
+
+/* Scratch
+ * ------------------------------------------------------------------------------------------------------- */
+
+typedef struct fl_carver {
+    char *base; /* NULL: only count */
+    size_t used;
+} fl_carver;
+
+static void *carve(fl_carver *carver, size_t count, size_t size) {
+    void *piece = carver->base == NULL ? NULL : carver->base + carver->used;
+    carver->used += (count * size + FL_MEMORY_ALIGNMENT - 1) / FL_MEMORY_ALIGNMENT * FL_MEMORY_ALIGNMENT;
+    return piece;
+}
+
+static float *carve_floats(fl_carver *carver, size_t count) {
+    return carve(carver, count, sizeof(float));
+}
+
+static size_t floats_per_token(const fl_mixer_plan *plan) {
+    size_t heads = plan->shape.query_heads;
+    if (!plan->linear) return heads * plan->shape.head_dim;
+    return heads * (5 * plan->shape.head_dim + plan->gate_width + 2 * plan->layout.row_floats +
+                    2 * plan->micro_steps * (plan->key_dim + plan->value_dim));
+}
+
+static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, fl_carver *carver) {
+    size_t tokens = scratch->block, heads = plan->shape.query_heads, micro = plan->micro_steps;
+    size_t channels = heads * plan->shape.head_dim;
+    size_t steps = heads * tokens * micro;
+    scratch->gate = carve_floats(carver, tokens * heads * plan->gate_width);
+    scratch->gate_low = carve_floats(carver, tokens * plan->variant->gate_rank);
+    scratch->beta = carve_floats(carver, tokens * heads);
+    if (plan->variant->conv_kernel > 0) {
+        for (size_t i = 0; i < 3; i++) scratch->convolved[i] = carve_floats(carver, tokens * channels);
+        scratch->taps = carve_floats(carver, plan->variant->conv_kernel * channels);
+    }
+    scratch->query = carve_floats(carver, steps * plan->key_dim);
+    scratch->read = carve_floats(carver, steps * plan->value_dim);
+    scratch->norm = carve_floats(carver, steps);
+    scratch->stream_block = carve_floats(carver, fl_write_rows_floats(&plan->layout, tokens));
+    fl_write_layout unused = plan->layout;
+    unused.heads = fl_threads_count(plan->compute->threads);
+    scratch->unused_block = carve_floats(carver, fl_write_rows_floats(&unused, 1));
+    if (!scratch->piecewise) return;
+    scratch->part_query = carve_floats(carver, steps * plan->key_dim);
+    scratch->part_read = carve_floats(carver, steps * plan->value_dim);
+    scratch->part_norm = carve_floats(carver, steps);
+    scratch->part_block = carve_floats(carver, fl_write_rows_floats(&plan->layout, tokens));
+}
+
+static void carve_scratch(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, fl_carver *carver) {
+    size_t tokens = scratch->block, heads = plan->shape.query_heads;
+    if (plan->linear) carve_linear(plan, scratch, carver);
+    scratch->exact = carve_floats(carver, tokens * heads * plan->shape.head_dim);
+    scratch->log_sum_exp = carve_floats(carver, tokens * heads);
+    scratch->largest = carve_floats(carver, tokens * heads);
+    scratch->steps = carve(carver, tokens * plan->shape.kv_heads, sizeof *scratch->steps);
+    scratch->written = carve(carver, tokens * plan->shape.kv_heads, sizeof *scratch->written);
+}
+
+static fl_status scratch_create(const fl_mixer_plan *plan, size_t tokens, bool wants_norm,
+                                fl_mixer_scratch *scratch, fl_error *error) {
+    size_t block = SCRATCH_FLOATS / floats_per_token(plan);
+    block = block < SMALLEST_BLOCK ? SMALLEST_BLOCK : block > LARGEST_BLOCK ? LARGEST_BLOCK : block;
+    bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
+    *scratch = (fl_mixer_scratch){.block = tokens < block ? tokens : block,
+                                  .piecewise = recall || (wants_norm && plan->variant->normaliser)};
+    fl_carver carver = {NULL, 0};
+    carve_scratch(plan, scratch, &carver);
+    FL_TRY(fl_memory_allocate(&scratch->memory, carver.used, 1, error));
+    carver = (fl_carver){scratch->memory, 0};
+    carve_scratch(plan, scratch, &carver);
+    return FL_OK;
+}
+
+/* Recurrence
+ * ---------------------------------------------------------------------------------------------------- */
+
+static fl_status run_recurrence(fl_mixer_block *block, size_t steps, const fl_write_rows *rows,
+                                const float *query, float *read, float *norm, fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    fl_recurrence_call call = {.transition = plan->variant->transition,
+                               .mode = block->mode,
+                               .heads = plan->shape.query_heads,
+                               .steps = steps * plan->micro_steps,
+                               .key_dim = plan->key_dim,
+                               .value_dim = plan->value_dim,
+                               .inputs = fl_write_rows_inputs(rows, query),
+                               .state = block->mixer->state,
+                               .output = read,
+                               .state_norm = norm};
+    return plan->compute->ops->recurrence(plan->compute, &call, error);
+}
+
+static float frobenius_norm(size_t count, const float *x) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += (double)x[i] * x[i];
+    return (float)sqrt(sum);
+}
+
+/* Rules with own hooks: the definition, one head a worker. */
+typedef struct fl_own_work {
+    fl_mixer_block *block;
+    size_t first, count;
+} fl_own_work;
+
+static void own_step(const fl_mixer_block *block, size_t head, size_t step, float *state) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    size_t written = block->scratch->written[head / plan->group * block->tokens + step];
+    size_t at = head * block->tokens + step;
+    fl_rule_input input = {.head_dim = plan->shape.head_dim,
+                           .layer = plan->layer,
+                           .head = head,
+                           .heads = plan->shape.query_heads,
+                           .options = plan->variant->rule_options,
+                           .parameters = plan->parameters};
+    if (written != FL_POSITION_NONE) {
+        fl_rule_output row = fl_write_row_output(&plan->layout, &block->stream, head, step);
+        fl_rule_input token = input;
+        token.position = written;
+        token.key = row.key;
+        token.value = row.value;
+        token.gate = row.log_decay;
+        token.beta = row.erase_strength == NULL ? 0.0f : row.erase_strength[0];
+        plan->rule->own.write(&token, state);
+    }
+    input.position = block->first + step;
+    input.query = block->scratch->query + at * plan->key_dim;
+    plan->rule->own.read(&input, state, block->scratch->read + at * plan->value_dim);
+    if (block->wants_norm) block->scratch->norm[at] = frobenius_norm(plan->state_floats, state);
+}
+
+static void own_head(void *context, size_t head, size_t worker) {
+    (void)worker;
+    const fl_own_work *work = context;
+    float *state = work->block->mixer->state + head * work->block->mixer->plan.state_floats;
+    for (size_t i = 0; i < work->count; i++) own_step(work->block, head, work->first + i, state);
+}
+
+/* Steps first .. first + count - 1 cut out of the block's streams and run by themselves. */
+static fl_status advance_part(fl_mixer_block *block, size_t first, size_t count, fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_scratch *scratch = block->scratch;
+    size_t heads = plan->shape.query_heads, micro = plan->micro_steps;
+    size_t key_row = micro * plan->key_dim, value_row = micro * plan->value_dim;
+    fl_write_rows part = fl_write_rows_in(&plan->layout, count, scratch->part_block);
+    fl_write_rows_copy(&plan->layout, &part, 0, &block->stream, first, count);
+    for (size_t head = 0; head < heads; head++) {
+        memcpy(scratch->part_query + head * count * key_row,
+               scratch->query + (head * block->tokens + first) * key_row, count * key_row * sizeof(float));
+    }
+    bool norms = block->wants_norm && !plan->variant->normaliser;
+    FL_TRY(run_recurrence(block, count, &part, scratch->part_query, scratch->part_read,
+                          norms ? scratch->part_norm : NULL, error));
+    for (size_t head = 0; head < heads; head++) {
+        size_t at = head * block->tokens + first;
+        memcpy(scratch->read + at * value_row, scratch->part_read + head * count * value_row,
+               count * value_row * sizeof(float));
+        if (norms) {
+            memcpy(scratch->norm + at * micro, scratch->part_norm + head * count * micro,
+                   count * micro * sizeof(float));
+        } else if (block->wants_norm) { /* one step at a time: S without the normaliser's row */
+            scratch->norm[at * micro + micro - 1] = frobenius_norm(
+                plan->shape.head_dim * plan->key_dim, block->mixer->state + head * plan->state_floats);
+        }
+    }
+    return FL_OK;
+}
+
+fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_scratch *scratch = block->scratch;
+    if (count == 0) return FL_OK;
+    if (plan->own) {
+        fl_own_work work = {block, first, count};
+        fl_threads_for(plan->compute->threads, plan->shape.query_heads, own_head, &work);
+        return FL_OK;
+    }
+    if (block->wants_norm && plan->variant->normaliser) {
+        for (size_t i = 0; i < count; i++) FL_TRY(advance_part(block, first + i, 1, error));
+        return FL_OK;
+    }
+    if (count < block->tokens) return advance_part(block, first, count, error);
+    return run_recurrence(block, count, &block->stream, scratch->query, scratch->read,
+                          block->wants_norm ? scratch->norm : NULL, error);
+}
+
+/* Block
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static fl_status append_exact(fl_mixer_block *block, fl_error *error) {
+    fl_mixer *mixer = block->mixer;
+    const fl_variant *variant = mixer->plan.variant;
+    size_t row = mixer->plan.shape.kv_heads * mixer->plan.shape.head_dim;
+    FL_TRY(fl_exact_set_reserve(&mixer->exact, block->tokens, block->first, error));
+    for (size_t token = 0; token < block->tokens; token++) {
+        size_t position = block->first + token;
+        bool stays = position < variant->sinks || variant->cache_budget > 0;
+        size_t expiry = stays ? SIZE_MAX : position + variant->window;
+        if (expiry == position) continue; /* window 0: never seen */
+        fl_exact_set_append(&mixer->exact, block->key + token * row, block->value + token * row, position,
+                            expiry);
+    }
+    return FL_OK;
+}
+
+static fl_status attend(fl_mixer_block *block, fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_scratch *scratch = block->scratch;
+    bool by_mass = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
+    if (by_mass && plan->variant->merge != FL_MERGE_LOLCATS) return FL_OK; /* done while routing */
+    size_t *lifetimes = NULL;
+    FL_TRY(FL_ALLOCATE(&lifetimes, 2 * fl_exact_set_lifetimes(&block->mixer->exact), error));
+    fl_attention_call call = {.shape = plan->shape,
+                              .tokens = block->tokens,
+                              .first_position = block->first,
+                              .query = block->query,
+                              .output = scratch->exact,
+                              .log_sum_exp = scratch->log_sum_exp};
+    fl_exact_set_describe(&block->mixer->exact, lifetimes, &call);
+    if (!by_mass) plan->compute->ops->attention(plan->compute, &call);
+    if (plan->variant->merge == FL_MERGE_LOLCATS) {
+        fl_exact_set_largest(plan->compute->threads, &call, scratch->largest);
+    }
+    fl_memory_free(lifetimes);
+    return FL_OK;
+}
+
+static void merge_block(const fl_mixer_block *block) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_scratch *scratch = block->scratch;
+    size_t token_row = plan->micro_steps * plan->value_dim;
+    fl_merge_call call = {.merge = plan->variant->merge,
+                          .normaliser = plan->variant->normaliser,
+                          .tokens = block->tokens,
+                          .heads = plan->shape.query_heads,
+                          .head_dim = plan->shape.head_dim,
+                          .value_dim = plan->value_dim,
+                          .read_stride = token_row,
+                          .read_head_stride = block->tokens * token_row,
+                          .exact = plan->exact ? scratch->exact : NULL,
+                          .log_sum_exp = scratch->log_sum_exp,
+                          .largest = scratch->largest,
+                          .window_factor =
+                              fl_mechanism_find(plan->mechanism, plan->layer, "merge.window_factor"),
+                          .output = block->output};
+    if (plan->linear) call.read = scratch->read + token_row - plan->value_dim;
+    fl_merge_run(plan->compute->threads, &call);
+}
+
+static void log_leaving(const fl_mixer_block *block) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    for (size_t kv_head = 0; kv_head < plan->shape.kv_heads; kv_head++) {
+        for (size_t step = 0; step < block->tokens; step++) {
+            block->scratch->written[kv_head * block->tokens + step] =
+                fl_mixer_leaving(plan, block->first + step);
+        }
+    }
+}
+
+static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
+    fl_mixer *mixer = block->mixer;
+    const fl_mixer_plan *plan = &mixer->plan;
+    bool caches = plan->variant->cache_budget > 0;
+    if (plan->exact) FL_TRY(append_exact(block, error));
+    if (plan->linear) fl_mixer_prepare(block);
+    if (caches) {
+        FL_TRY(fl_mixer_route(block, error));
+    } else {
+        log_leaving(block);
+    }
+    if (plan->exact) FL_TRY(attend(block, error));
+    bool advanced = caches && plan->route == FL_ROUTE_SELF_RECALL;
+    if (plan->linear && !advanced) FL_TRY(fl_mixer_advance(block, 0, block->tokens, error));
+    merge_block(block);
+    for (size_t step = 0; plan->linear && step < block->tokens; step++) {
+        mixer->tokens_written += block->scratch->written[step] != FL_POSITION_NONE;
+    }
+    mixer->position += block->tokens;
+    return FL_OK;
+}
+
+/* What the caller asked to see of a block that starts at token `at` of the call. */
+static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, size_t at) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    size_t micro = plan->micro_steps, tokens = block->tokens;
+    for (size_t head = 0; call->state_norm != NULL && head < plan->shape.query_heads; head++) {
+        for (size_t step = 0; step < tokens; step++) {
+            float *to = &call->state_norm[head * call->tokens + at + step];
+            *to = plan->linear ? block->scratch->norm[(head * tokens + step) * micro + micro - 1] : 0.0f;
+        }
+    }
+    for (size_t kv_head = 0; call->written != NULL && kv_head < plan->shape.kv_heads; kv_head++) {
+        for (size_t step = 0; step < tokens; step++) {
+            size_t position = block->scratch->written[kv_head * tokens + step];
+            call->written[kv_head * call->tokens + at + step] =
+                position == FL_POSITION_NONE ? -1 : (int32_t)position;
+        }
+    }
+}
+
+fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
+    const fl_mixer_plan *plan = &mixer->plan;
+    if (call->tokens == 0) return FL_OK;
+    fl_mixer_scratch scratch;
+    bool wants_norm = plan->linear && call->state_norm != NULL;
+    FL_TRY(scratch_create(plan, call->tokens, wants_norm, &scratch, error));
+    fl_status status = FL_OK;
+    size_t query_row = plan->shape.query_heads * plan->shape.head_dim;
+    size_t key_row = plan->shape.kv_heads * plan->shape.head_dim;
+    for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
+        size_t left = call->tokens - at;
+        fl_mixer_block block = {.mixer = mixer,
+                                .scratch = &scratch,
+                                .tokens = left < scratch.block ? left : scratch.block,
+                                .first = mixer->position,
+                                .query = call->query + at * query_row,
+                                .key = call->key + at * key_row,
+                                .value = call->value + at * key_row,
+                                .input =
+                                    call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
+                                .output = call->output + at * query_row,
+                                .wants_norm = wants_norm,
+                                .mode = call->mode};
+        if (plan->linear) {
+            block.stream = fl_write_rows_in(&plan->layout, block.tokens, scratch.stream_block);
+            block.unused_layout = plan->layout;
+            block.unused_layout.heads = fl_threads_count(plan->compute->threads);
+            block.unused = fl_write_rows_in(&block.unused_layout, 1, scratch.unused_block);
+        }
+        status = forward_block(&block, error);
+        if (status == FL_OK) hand_over(&block, call, at);
+    }
+    fl_memory_free(scratch.memory);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* The mixer's insides, shared by mixer.c (the timeline), mixer_prepare.c (from q, k, v, h to streams), mixer_route.c
+ * (routed cache) and mixer_forward.c (one block of tokens). Not for anyone else. */
+#ifndef FL_ATTN_VARIANTS_MIXER_PARTS_H
+#define FL_ATTN_VARIANTS_MIXER_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "attn_variants/cache_routing.h"
+#include "attn_variants/exact_set.h"
+#include "attn_variants/mixer.h"
+#include "attn_variants/short_conv.h"
+#include "attn_variants/write_rows.h"
+
+/* Everything that follows from mechanism and layer alone. */
+typedef struct fl_mixer_plan {
+    fl_compute *compute;
+    const fl_mechanism *mechanism;
+    const fl_variant *variant;
+    const fl_rule *rule;
+    size_t layer;
+    fl_attention_shape shape;
+    size_t group;               /* query heads a KV head */
+    bool linear, own, exact;    /* a linear branch; own hooks; an exact set that can hold a key */
+    fl_route route;             /* with what `none` makes of self_recall */
+    size_t key_dim, value_dim, micro_steps; /* Dk, Dv with the normaliser's channel */
+    size_t gate_width;          /* of a head: 0, 1 or D */
+    size_t state_floats;        /* a head */
+    fl_write_layout layout;
+    const float *parameters[FL_RULE_MAX_PARAMETERS];
+} fl_mixer_plan;
+
+/* In mixer.c; also used by the backward pass. */
+void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism, size_t layer);
+
+struct fl_mixer {
+    fl_mixer_plan plan;
+    size_t position, tokens_written;
+    float *state;               /* [H][state_floats] */
+    fl_exact_set exact;
+    float *pending_block, *cached_block;
+    fl_write_rows pending;      /* [window] rows; the token at position p waits in row p % window */
+    fl_write_rows cached;       /* [budget] rows by slot, + 1 as scratch for the candidate that leaves */
+    fl_routed_cache cache;
+    float *history[3];          /* [kernel - 1][H or Hkv][D] of q, k, v */
+};
+
+/* Scratch of one call, sized for its largest block. */
+typedef struct fl_mixer_scratch {
+    size_t block;               /* tokens */
+    bool piecewise;             /* the recurrence may be run over parts of a block */
+    void *memory;
+    float *gate, *gate_low, *beta;             /* [T][H][gate_width], [T][rank], [T][H]; raw, then activated */
+    float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
+    float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
+    float *stream_block, *unused_block;
+    float *part_query, *part_read, *part_block, *part_norm;
+    float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
+    fl_route_step *steps;                      /* [Hkv][T] */
+    size_t *written;                           /* [Hkv][T], FL_POSITION_NONE where nothing is */
+} fl_mixer_scratch;
+
+/* One block of a call. */
+typedef struct fl_mixer_block {
+    fl_mixer *mixer;
+    const fl_mixer_scratch *scratch;
+    size_t tokens, first;       /* T, position of the first */
+    const float *query, *key, *value, *input;
+    float *output;
+    bool wants_norm;
+    fl_recurrence_mode mode;
+    fl_write_rows stream;       /* T rows: what is written at each step */
+    fl_write_rows unused;       /* a row a worker, for sinks, which are never written */
+    fl_write_layout unused_layout;
+} fl_mixer_block;
+
+/* The position that leaves the window at step `position`, or FL_POSITION_NONE. */
+size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position);
+
+/* mixer_prepare.c: gates, convolution, prepare. Fills scratch->query and block->stream with the tokens that leave. */
+void fl_mixer_prepare(fl_mixer_block *block);
+/* The rule's input of token `token` of the block. */
+fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size_t token);
+
+/* mixer_route.c */
+fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);
+
+/* mixer_forward.c: the recurrence over steps first .. first + count - 1 of the block. */
+fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error);
+
+#endif

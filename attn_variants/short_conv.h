@@ -1,0 +1,30 @@
+/* Short convolution: causal, depthwise, with bias, no activation, on the linear branch's q, k and v of every query head
+ * (arXiv 2607.07706):
+ *
+ *     y_t[c] = bias[c] + sum_i weight[c][i] x_{t - (kernel - 1) + i}[c],     x = 0 before token 0
+ *
+ * weight [H*D][kernel], index kernel - 1 is the current token (PyTorch's Conv1d order). The last kernel - 1 tokens are kept
+ * between calls, so how a sequence is cut changes nothing. */
+#ifndef FL_ATTN_VARIANTS_SHORT_CONV_H
+#define FL_ATTN_VARIANTS_SHORT_CONV_H
+
+#include <stddef.h>
+
+#include "harness/base/threads.h"
+
+typedef struct fl_short_conv_call {
+    size_t tokens, heads, source_heads, head_dim, kernel; /* output head h reads source head h / (heads / source_heads) */
+    const float *input;    /* [T][source_heads][D] */
+    const float *history;  /* [kernel - 1][source_heads][D], oldest first, zeros before token 0 */
+    const float *weight;   /* [heads*D][kernel] */
+    const float *bias;     /* [heads*D] */
+    float *taps;           /* scratch [kernel][heads*D] */
+    float *output;         /* [T][heads][D] */
+} fl_short_conv_call;
+
+void fl_short_conv_run(fl_threads *threads, const fl_short_conv_call *call);
+
+/* Moves the last kernel - 1 of history + input into history. */
+void fl_short_conv_remember(const fl_short_conv_call *call, float *history);
+
+#endif

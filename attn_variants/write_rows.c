@@ -1,0 +1,123 @@
+#include "attn_variants/write_rows.h"
+
+#include <string.h>
+
+fl_write_layout fl_write_layout_of(const fl_rule *rule, fl_transition transition, size_t heads,
+                                   size_t micro_steps, size_t key_dim, size_t value_dim) {
+    fl_write_layout layout = {heads, micro_steps, key_dim, value_dim, {0}, 0};
+    size_t *width = layout.width;
+    width[FL_WRITE_KEY] = key_dim;
+    width[FL_WRITE_VALUE] = value_dim;
+    if (rule->own.write != NULL) {
+        width[FL_WRITE_LOG_DECAY] = rule->gate == FL_GATE_NONE     ? 0
+                                    : rule->gate == FL_GATE_SCALAR ? 1
+                                                                   : key_dim;
+        width[FL_WRITE_ERASE_STRENGTH] = rule->beta ? 1 : 0;
+    } else {
+        if (transition.decay == FL_DECAY_SCALAR) width[FL_WRITE_LOG_DECAY] = 1;
+        if (transition.decay == FL_DECAY_CHANNEL) width[FL_WRITE_LOG_DECAY] = key_dim;
+        if (transition.erase != FL_ERASE_NONE) width[FL_WRITE_ERASE_STRENGTH] = 1;
+        if (transition.erase == FL_ERASE_DIRECTIONS) {
+            width[FL_WRITE_ERASE_READ] = key_dim;
+            width[FL_WRITE_ERASE_WRITE] = key_dim;
+        }
+        if (rule->has_write) width[FL_WRITE_WEIGHT] = 1;
+    }
+    for (int part = 0; part < FL_WRITE_PARTS; part++) {
+        width[part] *= micro_steps;
+        layout.row_floats += width[part];
+    }
+    return layout;
+}
+
+size_t fl_write_rows_floats(const fl_write_layout *layout, size_t rows) {
+    return layout->heads * rows * layout->row_floats;
+}
+
+fl_write_rows fl_write_rows_in(const fl_write_layout *layout, size_t rows, float *block) {
+    fl_write_rows result = {{NULL}, rows};
+    for (int part = 0; part < FL_WRITE_PARTS; part++) {
+        if (layout->width[part] == 0) continue;
+        result.part[part] = block;
+        block += layout->heads * rows * layout->width[part];
+    }
+    return result;
+}
+
+float *fl_write_row(const fl_write_layout *layout, const fl_write_rows *rows, enum fl_write_part part,
+                    size_t head, size_t row) {
+    if (rows->part[part] == NULL) return NULL;
+    return rows->part[part] + (head * rows->rows + row) * layout->width[part];
+}
+
+void fl_write_row_clear(const fl_write_layout *layout, const fl_write_rows *rows, size_t head, size_t row) {
+    for (int part = 0; part < FL_WRITE_PARTS; part++) {
+        float *to = fl_write_row(layout, rows, (enum fl_write_part)part, head, row);
+        if (to != NULL) memset(to, 0, layout->width[part] * sizeof *to);
+    }
+}
+
+static void copy_rows_of_head(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
+                              const fl_write_rows *from, size_t from_row, size_t count, size_t head) {
+    for (int i = 0; i < FL_WRITE_PARTS; i++) {
+        enum fl_write_part part = (enum fl_write_part)i;
+        float *target = fl_write_row(layout, to, part, head, to_row);
+        if (target == NULL) continue;
+        memcpy(target, fl_write_row(layout, from, part, head, from_row),
+               count * layout->width[i] * sizeof *target);
+    }
+}
+
+void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
+                       const fl_write_rows *from, size_t from_row, size_t head) {
+    copy_rows_of_head(layout, to, to_row, from, from_row, 1, head);
+}
+
+void fl_write_rows_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
+                        const fl_write_rows *from, size_t from_row, size_t count) {
+    for (size_t head = 0; head < layout->heads; head++) {
+        copy_rows_of_head(layout, to, to_row, from, from_row, count, head);
+    }
+}
+
+void fl_write_row_swap(const fl_write_layout *layout, const fl_write_rows *a, size_t a_row,
+                       const fl_write_rows *b, size_t b_row, size_t head) {
+    for (int i = 0; i < FL_WRITE_PARTS; i++) {
+        enum fl_write_part part = (enum fl_write_part)i;
+        float *x = fl_write_row(layout, a, part, head, a_row);
+        float *y = fl_write_row(layout, b, part, head, b_row);
+        if (x == NULL) continue;
+        for (size_t j = 0; j < layout->width[i]; j++) {
+            float kept = x[j];
+            x[j] = y[j];
+            y[j] = kept;
+        }
+    }
+}
+
+fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write_rows *rows, size_t head,
+                                   size_t row) {
+    return (fl_rule_output){
+        .query = NULL,
+        .key = fl_write_row(layout, rows, FL_WRITE_KEY, head, row),
+        .value = fl_write_row(layout, rows, FL_WRITE_VALUE, head, row),
+        .log_decay = fl_write_row(layout, rows, FL_WRITE_LOG_DECAY, head, row),
+        .erase_strength = fl_write_row(layout, rows, FL_WRITE_ERASE_STRENGTH, head, row),
+        .erase_read = fl_write_row(layout, rows, FL_WRITE_ERASE_READ, head, row),
+        .erase_write = fl_write_row(layout, rows, FL_WRITE_ERASE_WRITE, head, row),
+        .write = fl_write_row(layout, rows, FL_WRITE_WEIGHT, head, row),
+    };
+}
+
+fl_recurrence_inputs fl_write_rows_inputs(const fl_write_rows *rows, const float *query) {
+    return (fl_recurrence_inputs){
+        .query = query,
+        .key = rows->part[FL_WRITE_KEY],
+        .value = rows->part[FL_WRITE_VALUE],
+        .log_decay = rows->part[FL_WRITE_LOG_DECAY],
+        .erase_strength = rows->part[FL_WRITE_ERASE_STRENGTH],
+        .erase_read = rows->part[FL_WRITE_ERASE_READ],
+        .erase_write = rows->part[FL_WRITE_ERASE_WRITE],
+        .write = rows->part[FL_WRITE_WEIGHT],
+    };
+}
