@@ -4,23 +4,13 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/engine/block.h"
 #include "harness/engine/key_value_cache.h"
 
 typedef struct {
     fl_key_value_cache cache; /* softmax layers */
     fl_mixer *mixer;          /* linearised layers; NULL in softmax layers */
 } fl_session_layer;
-
-/* Activations of one block, one allocation. [T] up to `tokens`. */
-typedef struct {
-    size_t tokens;
-    float *storage;
-    float *stream;                        /* [T][E] */
-    float *attention_input, *mlp_input;   /* [T][E] */
-    float *query, *key, *value, *mix;     /* [T][H][D], [T][Hkv][D], [T][Hkv][D], [T][H][D] */
-    float *attention_output, *mlp_output; /* [T][E] */
-    float *gate, *up;                     /* [T][F] */
-} fl_session_work;
 
 struct fl_session {
     const fl_network *network;
@@ -30,58 +20,24 @@ struct fl_session {
     fl_session_layer *layers;
     size_t *index; /* 0, 1, 2, ...: positions, and shifted by the window expiries, of cached keys */
     size_t index_count;
-    float *inverse_frequencies; /* [rotary_dim / 2] */
-    float rope_factor;
-    fl_session_work work;
+    fl_rope rope;
+    fl_block block;
+    float *stream; /* [stream_tokens][E] */
+    size_t stream_tokens;
 };
 
 static const fl_model_config *config_of(const fl_session *session) {
     return &session->network->model->config;
 }
 
-static void work_release(fl_session_work *work) {
-    fl_memory_free(work->storage);
-    *work = (fl_session_work){0};
-}
-
-static fl_status work_reserve(fl_session_work *work, const fl_model_config *config, size_t tokens,
-                              fl_error *error) {
-    if (tokens <= work->tokens) return FL_OK;
-    work_release(work);
-    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    struct {
-        float **member;
-        size_t width;
-    } parts[] = {
-        {&work->stream, config->model_dim},
-        {&work->attention_input, config->model_dim},
-        {&work->query, query},
-        {&work->key, key},
-        {&work->value, key},
-        {&work->mix, query},
-        {&work->gate, config->mlp_dim},
-        {&work->attention_output, config->model_dim},
-        {&work->up, config->mlp_dim},
-        {&work->mlp_input, config->model_dim},
-        {&work->mlp_output, config->model_dim},
-    };
-    size_t width = 0, floats = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) width += parts[i].width;
-    FL_TRY(fl_memory_multiply(tokens, width, &floats, "session activations", error));
-    FL_TRY(FL_ALLOCATE(&work->storage, floats, error));
-    float *next = work->storage;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        *parts[i].member = next;
-        next += tokens * parts[i].width;
-    }
-    work->tokens = tokens;
+static fl_status reserve_activations(fl_session *session, size_t tokens, fl_error *error) {
+    FL_TRY(fl_block_reserve(&session->block, config_of(session), false, tokens, error));
+    if (tokens <= session->stream_tokens) return FL_OK;
+    fl_memory_free(session->stream);
+    session->stream_tokens = 0;
+    FL_TRY(FL_ALLOCATE(&session->stream, tokens * config_of(session)->model_dim, error));
+    session->stream_tokens = tokens;
     return FL_OK;
-}
-
-static void set_frequencies(fl_session *session, size_t length) {
-    const fl_model_config *config = config_of(session);
-    fl_rope_inverse_frequencies(&config->rope, config->max_positions, length, session->inverse_frequencies,
-                                &session->rope_factor);
 }
 
 static fl_status create_layers(fl_session *session, fl_error *error) {
@@ -107,9 +63,7 @@ fl_status fl_session_create(const fl_network *network, const fl_mechanism *mecha
     session->mechanism = mechanism;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, create_layers(session, error));
-    size_t frequencies = config_of(session)->rope.rotary_dim / 2;
-    FL_TRY_DONE(status, FL_ALLOCATE(&session->inverse_frequencies, frequencies, error));
-    set_frequencies(session, 0);
+    FL_TRY_DONE(status, fl_rope_create(config_of(session), &session->rope, error));
     *out = session;
     return FL_OK;
 done:
@@ -125,8 +79,9 @@ void fl_session_destroy(fl_session *session) {
     }
     fl_memory_free(session->layers);
     fl_memory_free(session->index);
-    fl_memory_free(session->inverse_frequencies);
-    work_release(&session->work);
+    fl_memory_free(session->stream);
+    fl_rope_release(&session->rope);
+    fl_block_release(&session->block);
     fl_memory_free(session);
 }
 
@@ -158,39 +113,10 @@ fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error 
     return FL_OK;
 }
 
-static void linear(const fl_session *session, const fl_weight *weight, const float *bias, size_t tokens,
-                   const float *input, float *output) {
-    fl_compute *compute = session->network->compute;
-    compute->ops->linear(compute, weight, bias, tokens, input, output);
-}
-
-/* query, key, value of the block: projections, the model's own q/k norm, RoPE. */
-static void project(fl_session *session, const fl_network_layer *weights, size_t tokens, size_t first) {
-    const fl_model_config *config = config_of(session);
-    fl_compute *compute = session->network->compute;
-    const fl_compute_ops *ops = compute->ops;
-    fl_session_work *work = &session->work;
-    linear(session, weights->query, weights->query_bias, tokens, work->attention_input, work->query);
-    linear(session, weights->key, weights->key_bias, tokens, work->attention_input, work->key);
-    linear(session, weights->value, weights->value_bias, tokens, work->attention_input, work->value);
-    if (weights->query_norm != NULL) {
-        ops->rms_norm(compute, tokens * config->query_heads, config->head_dim, work->query,
-                      weights->query_norm, config->norm_epsilon, work->query);
-    }
-    if (weights->key_norm != NULL) {
-        ops->rms_norm(compute, tokens * config->kv_heads, config->head_dim, work->key, weights->key_norm,
-                      config->norm_epsilon, work->key);
-    }
-    ops->rope(compute, tokens, config->query_heads, config->head_dim, first, config->rope.rotary_dim,
-              session->inverse_frequencies, session->rope_factor, 1, work->query);
-    ops->rope(compute, tokens, config->kv_heads, config->head_dim, first, config->rope.rotary_dim,
-              session->inverse_frequencies, session->rope_factor, 1, work->key);
-}
-
 static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, size_t tokens, fl_error *error) {
-    fl_session_work *work = &session->work;
+    fl_block *block = &session->block;
     size_t past = 0;
-    FL_TRY(fl_key_value_cache_append(cache, tokens, work->key, work->value, &past, error));
+    FL_TRY(fl_key_value_cache_append(cache, tokens, block->key, block->value, &past, error));
     FL_TRY(reserve_index(session, past + tokens + cache->window, error));
     size_t offset = cache->start * cache->head_dim;
     /* Positions count from the oldest live key: only differences matter here. */
@@ -198,77 +124,57 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, siz
         .shape = session->network->shape,
         .tokens = tokens,
         .first_position = past,
-        .query = work->query,
+        .query = block->query,
         .keys = past + tokens,
         .key = cache->key + offset,
         .value = cache->value + offset,
         .key_head_stride = cache->capacity * cache->head_dim,
         .position = session->index,
         .expiry = cache->window != 0 ? session->index + cache->window : NULL,
-        .output = work->mix,
+        .output = block->mix,
     };
     session->network->compute->ops->attention(session->network->compute, &call);
     return FL_OK;
 }
 
 static fl_status mix_linearised(fl_session *session, fl_mixer *mixer, size_t tokens, fl_error *error) {
-    fl_session_work *work = &session->work;
+    fl_block *block = &session->block;
     fl_mixer_call call = {
         .tokens = tokens,
-        .query = work->query,
-        .key = work->key,
-        .value = work->value,
-        .input = work->attention_input,
-        .output = work->mix,
+        .query = block->query,
+        .key = block->key,
+        .value = block->value,
+        .input = block->attention_input,
+        .output = block->mix,
     };
     return fl_mixer_forward(mixer, &call, error);
 }
 
-static void feed_forward(fl_session *session, const fl_network_layer *weights, size_t tokens) {
-    const fl_model_config *config = config_of(session);
-    fl_compute *compute = session->network->compute;
-    const fl_compute_ops *ops = compute->ops;
-    fl_session_work *work = &session->work;
-    ops->rms_norm(compute, tokens, config->model_dim, work->stream, weights->post_attention_norm,
-                  config->norm_epsilon, work->mlp_input);
-    linear(session, weights->gate, weights->gate_bias, tokens, work->mlp_input, work->gate);
-    linear(session, weights->up, weights->up_bias, tokens, work->mlp_input, work->up);
-    ops->gated_activation(compute, config->activation, tokens * config->mlp_dim, work->gate, work->up,
-                          work->gate);
-    linear(session, weights->down, weights->down_bias, tokens, work->gate, work->mlp_output);
-    ops->add(compute, tokens * config->model_dim, work->stream, work->mlp_output);
-}
-
 static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens, size_t first,
                                const fl_session_observer *observer, fl_error *error) {
-    const fl_model_config *config = config_of(session);
-    fl_compute *compute = session->network->compute;
-    const fl_network_layer *weights = &session->network->layers[layer];
+    const fl_network *network = session->network;
     fl_session_layer *state = &session->layers[layer];
-    fl_session_work *work = &session->work;
-    compute->ops->rms_norm(compute, tokens, config->model_dim, work->stream, weights->input_norm,
-                           config->norm_epsilon, work->attention_input);
-    project(session, weights, tokens, first);
+    fl_block *block = &session->block;
+    fl_block_project(network, layer, &session->rope, tokens, first, session->stream, block);
     if (state->mixer != NULL) {
         FL_TRY(mix_linearised(session, state->mixer, tokens, error));
     } else {
         FL_TRY(mix_softmax(session, &state->cache, tokens, error));
     }
-    linear(session, weights->output, weights->output_bias, tokens, work->mix, work->attention_output);
-    compute->ops->add(compute, tokens * config->model_dim, work->stream, work->attention_output);
-    feed_forward(session, weights, tokens);
+    fl_block_attention_output(network, layer, tokens, session->stream, block);
+    fl_block_feed_forward(network, layer, tokens, session->stream, block);
     if (observer == NULL || observer->layer == NULL) return FL_OK;
     fl_layer_view view = {
         .layer = layer,
         .tokens = tokens,
         .first_position = first,
-        .attention_input = work->attention_input,
-        .query = work->query,
-        .key = work->key,
-        .value = work->value,
-        .mix = work->mix,
-        .attention_output = work->attention_output,
-        .residual = work->stream,
+        .attention_input = block->attention_input,
+        .query = block->query,
+        .key = block->key,
+        .value = block->value,
+        .mix = block->mix,
+        .attention_output = block->attention_output,
+        .residual = session->stream,
         .mixer = state->mixer,
     };
     return observer->layer(observer->context, &view, error);
@@ -280,14 +186,14 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     const fl_model_config *config = config_of(session);
     fl_compute *compute = network->compute;
     size_t floats = tokens * config->model_dim;
-    FL_TRY(work_reserve(&session->work, config, tokens, error));
-    compute->ops->embed(compute, network->embedding, tokens, ids, session->work.stream);
-    if (embedding != NULL) memcpy(embedding, session->work.stream, floats * sizeof(float));
+    FL_TRY(reserve_activations(session, tokens, error));
+    compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
+    if (embedding != NULL) memcpy(embedding, session->stream, floats * sizeof(float));
     for (size_t l = 0; l < config->layers; l++) {
         FL_TRY(forward_layer(session, l, tokens, session->position, observer, error));
     }
     if (hidden != NULL) {
-        compute->ops->rms_norm(compute, tokens, config->model_dim, session->work.stream, network->final_norm,
+        compute->ops->rms_norm(compute, tokens, config->model_dim, session->stream, network->final_norm,
                                config->norm_epsilon, hidden);
     }
     session->position += tokens;
@@ -315,7 +221,8 @@ fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tok
     FL_TRY(check_call(session, ids, tokens, error));
     if (config_of(session)->rope.type == FL_ROPE_DYNAMIC) {
         size_t length = session->position + tokens;
-        set_frequencies(session, length > session->expected_length ? length : session->expected_length);
+        if (length < session->expected_length) length = session->expected_length;
+        fl_rope_set_length(&session->rope, config_of(session), length);
     }
     size_t width = config_of(session)->model_dim;
     for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
@@ -395,5 +302,5 @@ void fl_session_output_projection(const fl_network *network, size_t layer, size_
                                   float *attention_output) {
     const fl_network_layer *weights = &network->layers[layer];
     network->compute->ops->linear(network->compute, weights->output, weights->output_bias, tokens, mix,
-                                  attention_output);
+                                   attention_output);
 }

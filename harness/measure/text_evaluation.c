@@ -50,13 +50,6 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-void fl_sequences_release(fl_sequences *sequences) {
-    for (size_t s = 0; sequences->ids != NULL && s < sequences->count; s++) fl_memory_free(sequences->ids[s]);
-    fl_memory_free(sequences->ids);
-    fl_memory_free(sequences->lengths);
-    *sequences = (fl_sequences){0};
-}
-
 /* The first number that is not finite in x [T][rows of width each] names the place, once a run. */
 static void note_divergence(fl_text_result *result, const char *stage, size_t layer, size_t first,
                             size_t tokens, size_t rows, size_t width, const float *x) {
@@ -438,28 +431,6 @@ static void release(fl_evaluation *evaluation) {
     fl_session_destroy(evaluation->frozen);
 }
 
-static fl_status check_sequences(const fl_network *network, const fl_sequences *sequences, size_t *longest,
-                                 fl_error *error) {
-    size_t vocabulary = network->model->config.vocabulary;
-    *longest = 0;
-    for (size_t s = 0; s < sequences->count; s++) {
-        if (sequences->lengths[s] == 0) {
-            return fl_error_set(error, FL_ERROR_ARGUMENT, "text evaluation: sequence %zu is empty", s);
-        }
-        if (sequences->lengths[s] > *longest) *longest = sequences->lengths[s];
-        for (size_t t = 0; t < sequences->lengths[s]; t++) {
-            int32_t id = sequences->ids[s][t];
-            if (id >= 0 && (size_t)id < vocabulary) continue;
-            return fl_error_set(
-                error, FL_ERROR_ARGUMENT,
-                "text evaluation: sequence %zu, token %zu: id %ld is outside the vocabulary of %zu", s, t,
-                (long)id, vocabulary);
-        }
-    }
-    if (sequences->count > 0) return FL_OK;
-    return fl_error_set(error, FL_ERROR_ARGUMENT, "text evaluation: the text holds no sequence");
-}
-
 static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *mechanisms, size_t count,
                         fl_text_result *results, fl_error *error) {
     const fl_model_config *config = &evaluation->network->model->config;
@@ -493,7 +464,10 @@ fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *
     memset(results, 0, count * sizeof *results);
     fl_evaluation evaluation = {.network = network, .options = options};
     double seconds = 0.0;
-    FL_TRY(check_sequences(network, sequences, &evaluation.positions, error));
+    FL_TRY(fl_sequences_check(sequences, network->model->config.vocabulary, 1, "text evaluation", error));
+    for (size_t s = 0; s < sequences->count; s++) {
+        if (sequences->lengths[s] > evaluation.positions) evaluation.positions = sequences->lengths[s];
+    }
     fl_status status = FL_OK;
     FL_TRY_DONE(status, create(&evaluation, mechanisms, count, results, error));
     FL_TRY_DONE(status, evaluate_sequences(&evaluation, sequences, progress, &seconds, error));

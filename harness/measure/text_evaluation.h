@@ -18,14 +18,7 @@
 #include "harness/base/progress.h"
 #include "harness/base/status.h"
 #include "harness/engine/network.h"
-
-typedef struct fl_sequences {
-    size_t count;
-    size_t *lengths;  /* [count] */
-    int32_t **ids;    /* [count][length] */
-} fl_sequences;
-
-void fl_sequences_release(fl_sequences *sequences);
+#include "harness/engine/sequences.h"
 
 typedef struct fl_text_evaluation_options {
     bool teacher_forced, propagated, diagnostics, language_model;

@@ -153,7 +153,7 @@ fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t se
     fl_status status = FL_OK;
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
-    if (root == NULL) {
+    if (root == NULL || end != text + bytes) { /* a NUL byte ends cJSON's text early */
         size_t line = 1, column = 1;
         if (end != NULL) place_of(text, end, &line, &column);
         status = fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu:%zu: not valid JSON", path, line, column);

@@ -1,0 +1,135 @@
+#include "harness/engine/block.h"
+
+#include "harness/base/memory.h"
+
+fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens,
+                           fl_error *error) {
+    if (tokens <= block->capacity && keep == block->keep) return FL_OK;
+    fl_block_release(block);
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    size_t model = config->model_dim, mlp = config->mlp_dim;
+    const struct {
+        float **member;
+        size_t width;
+    } parts[] = {
+        {&block->attention_input, model},
+        {&block->query, query},
+        {&block->key, key},
+        {&block->value, key},
+        {&block->mix, query},
+        {&block->attention_output, model},
+        {&block->mlp_input, model},
+        {&block->gate, mlp},
+        {&block->up, mlp},
+        {&block->mlp_output, model},
+        {&block->raw_query, keep ? query : 0},
+        {&block->raw_key, keep ? key : 0},
+        {&block->activated, keep ? mlp : 0},
+    };
+    size_t width = 0, floats = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) width += parts[i].width;
+    FL_TRY(fl_memory_multiply(tokens, width, &floats, "activations of a layer", error));
+    FL_TRY(FL_ALLOCATE(&block->storage, floats, error));
+    float *next = block->storage;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].member = next;
+        next += tokens * parts[i].width;
+    }
+    if (!keep) {
+        block->raw_query = block->query;
+        block->raw_key = block->key;
+        block->activated = block->gate;
+    }
+    block->capacity = tokens;
+    block->keep = keep;
+    return FL_OK;
+}
+
+void fl_block_release(fl_block *block) {
+    fl_memory_free(block->storage);
+    *block = (fl_block){0};
+}
+
+fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *error) {
+    *out = (fl_rope){0};
+    FL_TRY(FL_ALLOCATE(&out->inverse_frequencies, config->rope.rotary_dim / 2, error));
+    fl_rope_set_length(out, config, 0);
+    return FL_OK;
+}
+
+void fl_rope_set_length(fl_rope *rope, const fl_model_config *config, size_t sequence_length) {
+    fl_rope_inverse_frequencies(&config->rope, config->max_positions, sequence_length,
+                                rope->inverse_frequencies, &rope->factor);
+}
+
+void fl_rope_release(fl_rope *rope) {
+    fl_memory_free(rope->inverse_frequencies);
+    *rope = (fl_rope){0};
+}
+
+/* One of query and key: q/k norm where the model has one, then RoPE. raw may be the same as rotated. */
+static void normalise_and_rotate(const fl_network *network, const fl_rope *rope, const float *norm,
+                                 size_t tokens, size_t heads, size_t first, const float *raw,
+                                 float *rotated) {
+    const fl_model_config *config = &network->model->config;
+    fl_compute *compute = network->compute;
+    if (norm != NULL) {
+        compute->ops->rms_norm(compute, tokens * heads, config->head_dim, raw, norm, config->norm_epsilon,
+                               rotated);
+    }
+    compute->ops->rope(compute, tokens, heads, config->head_dim, first, config->rope.rotary_dim,
+                       rope->inverse_frequencies, rope->factor, 1, rotated);
+}
+
+void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens,
+                      size_t first, const float *stream, fl_block *block) {
+    const fl_model_config *config = &network->model->config;
+    const fl_network_layer *weights = &network->layers[layer];
+    fl_compute *compute = network->compute;
+    const fl_compute_ops *ops = compute->ops;
+    const float *input = block->attention_input;
+    ops->rms_norm(compute, tokens, config->model_dim, stream, weights->input_norm, config->norm_epsilon,
+                  block->attention_input);
+    ops->linear(compute, weights->query, weights->query_bias, tokens, input,
+                weights->query_norm != NULL ? block->raw_query : block->query);
+    ops->linear(compute, weights->key, weights->key_bias, tokens, input,
+                weights->key_norm != NULL ? block->raw_key : block->key);
+    ops->linear(compute, weights->value, weights->value_bias, tokens, input, block->value);
+    normalise_and_rotate(network, rope, weights->query_norm, tokens, config->query_heads, first,
+                         block->raw_query, block->query);
+    normalise_and_rotate(network, rope, weights->key_norm, tokens, config->kv_heads, first, block->raw_key,
+                         block->key);
+}
+
+void fl_block_attention_output(const fl_network *network, size_t layer, size_t tokens, float *stream,
+                               fl_block *block) {
+    const fl_network_layer *weights = &network->layers[layer];
+    fl_compute *compute = network->compute;
+    compute->ops->linear(compute, weights->output, weights->output_bias, tokens, block->mix,
+                         block->attention_output);
+    compute->ops->add(compute, tokens * network->model->config.model_dim, stream, block->attention_output);
+}
+
+void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream,
+                     fl_block *block) {
+    const fl_model_config *config = &network->model->config;
+    const fl_network_layer *weights = &network->layers[layer];
+    fl_compute *compute = network->compute;
+    const fl_compute_ops *ops = compute->ops;
+    ops->rms_norm(compute, tokens, config->model_dim, stream, weights->post_attention_norm,
+                  config->norm_epsilon, block->mlp_input);
+    ops->linear(compute, weights->gate, weights->gate_bias, tokens, block->mlp_input, block->gate);
+    ops->linear(compute, weights->up, weights->up_bias, tokens, block->mlp_input, block->up);
+    ops->gated_activation(compute, config->activation, tokens * config->mlp_dim, block->gate, block->up,
+                          block->activated);
+}
+
+void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, float *stream,
+                           fl_block *block) {
+    const fl_network_layer *weights = &network->layers[layer];
+    fl_compute *compute = network->compute;
+    fl_block_expand(network, layer, tokens, stream, block);
+    compute->ops->linear(compute, weights->down, weights->down_bias, tokens, block->activated,
+                         block->mlp_output);
+    compute->ops->add(compute, tokens * network->model->config.model_dim, stream, block->mlp_output);
+}

@@ -1,0 +1,58 @@
+/* Block: the frozen parts of one layer around its token mixing, on explicit activation buffers, for the session's forward pass
+ * and for the backward pass (which recomputes them).
+ *
+ *     h = norm(stream);  q, k, v = projections of h, q/k norm, RoPE;  mix;  stream += W_o mix;
+ *     m = norm(stream);  stream += W_down(activation(W_gate m) * W_up m) */
+#ifndef FL_ENGINE_BLOCK_H
+#define FL_ENGINE_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/status.h"
+#include "harness/engine/network.h"
+
+/* Activations of one layer for up to `capacity` tokens, in one allocation. Every member is [T][...] contiguous. */
+typedef struct fl_block {
+    size_t capacity;
+    bool keep; /* the inputs of q/k norm and of the activation are kept: the backward pass needs them */
+    float *storage;
+    float *attention_input;         /* [T][E] h */
+    float *query, *key, *value;     /* [T][H][D], [T][Hkv][D], [T][Hkv][D] */
+    float *raw_query, *raw_key;     /* the same before q/k norm; = query, key unless kept */
+    float *mix;                     /* [T][H][D] */
+    float *attention_output;        /* [T][E] */
+    float *mlp_input;               /* [T][E] m */
+    float *gate, *up, *activated;   /* [T][F]; activated = gate unless kept */
+    float *mlp_output;              /* [T][E] */
+} fl_block;
+
+/* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
+fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens, fl_error *error);
+void fl_block_release(fl_block *block);
+
+/* RoPE of a network for sequences of a given length (which matters to dynamic scaling only). */
+typedef struct fl_rope {
+    float *inverse_frequencies; /* [rotary_dim / 2] */
+    float factor;
+} fl_rope;
+
+fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *error);
+void fl_rope_set_length(fl_rope *rope, const fl_model_config *config, size_t sequence_length);
+void fl_rope_release(fl_rope *rope);
+
+/* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... */
+void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens, size_t first,
+                      const float *stream, fl_block *block);
+
+/* mix -> attention_output, added to stream. */
+void fl_block_attention_output(const fl_network *network, size_t layer, size_t tokens, float *stream,
+                               fl_block *block);
+
+/* stream -> mlp_input, gate, up, activated. */
+void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream, fl_block *block);
+
+/* fl_block_expand, then mlp_output, added to stream. */
+void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, float *stream, fl_block *block);
+
+#endif
