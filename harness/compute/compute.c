@@ -29,7 +29,9 @@ static const fl_compute_ops cpu_ops = {
     .gated_activation_backward = fl_cpu_gated_activation_backward,
     .add = fl_cpu_add,
     .attention = fl_cpu_attention,
+    .attention_backward = fl_cpu_attention_backward,
     .recurrence = fl_cpu_recurrence,
+    .recurrence_backward = fl_cpu_recurrence_backward,
     .destroy = cpu_destroy,
 };
 

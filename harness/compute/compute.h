@@ -86,8 +86,10 @@ typedef struct fl_compute_ops {
     void (*add)(fl_compute *, size_t count, float *x, const float *y);
 
     void (*attention)(fl_compute *, const fl_attention_call *);
-    /* Gradients of the call's output and log_sum_exp (either may be NULL = 0) with respect to query [T][H][D] and to key
-     * and value (layout of call->key; accumulated with +=; NULL = not wanted). */
+    /* Gradients of the call's output and log_sum_exp (either may be NULL = 0) with respect to query [T][H][D] (overwritten)
+     * and to key and value (layout of call->key; accumulated with +=); NULL = not wanted. When call->output and
+     * call->log_sum_exp are both given they hold the forward pass's results, which are used; else they are not touched
+     * and what is needed is computed again. */
     void (*attention_backward)(fl_compute *, const fl_attention_call *, const float *gradient_output,
                                const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
                                float *gradient_value);

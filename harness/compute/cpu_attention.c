@@ -64,25 +64,19 @@ void fl_attention_mask(const fl_attention_call *call, size_t kv_head, const fl_k
     }
 }
 
-typedef struct {
-    fl_cpu *cpu;
-    const fl_attention_call *call;
-    size_t group, block_tokens, token_blocks;
-} attention_context;
-
-/* Running softmax of a block of rows. */
-typedef struct {
-    size_t rows;
-    float *query;   /* [rows][D], scaled */
-    float *output;  /* [rows][D], not yet divided by the sum */
-    float *scores;  /* [rows][key block] */
-    float *maximum; /* [rows] */
-    float *sum;     /* [rows] */
-} softmax_rows;
+fl_attention_context fl_attention_context_of(fl_compute *compute, const fl_attention_call *call) {
+    const fl_attention_shape *shape = &call->shape;
+    assert(shape->kv_heads > 0 && shape->query_heads % shape->kv_heads == 0);
+    fl_attention_context c = {
+        .cpu = fl_cpu_of(compute), .call = call, .group = shape->query_heads / shape->kv_heads};
+    c.block_tokens = fl_attention_block_tokens(c.group);
+    c.token_blocks = pieces(call->tokens, c.block_tokens);
+    return c;
+}
 
 /* Folds a block's scores into the running maximum and sum; scores become weights, earlier output is scaled to
  * match. */
-static void fold_scores(const fl_kernels *kernels, softmax_rows *rows, size_t keys, size_t dim) {
+static void fold_scores(const fl_kernels *kernels, fl_softmax_rows *rows, size_t keys, size_t dim) {
     for (size_t r = 0; r < rows->rows; r++) {
         float *scores = rows->scores + r * FL_ATTENTION_KEY_BLOCK;
         float highest = kernels->maximum(keys, scores), before = rows->maximum[r];
@@ -106,9 +100,8 @@ static void fold_scores(const fl_kernels *kernels, softmax_rows *rows, size_t ke
     }
 }
 
-/* Attends to keys [first, end) of a KV head. */
-static void attend(const attention_context *c, softmax_rows *rows, size_t kv_head, size_t first_token,
-                   size_t tokens, size_t first, size_t end) {
+void fl_softmax_rows_attend(const fl_attention_context *c, fl_softmax_rows *rows, size_t kv_head,
+                            size_t first_token, size_t tokens, size_t first, size_t end) {
     const fl_attention_call *call = c->call;
     const fl_kernels *kernels = c->cpu->kernels;
     size_t dim = call->shape.head_dim, low = call->first_position + first_token, high = low + tokens - 1;
@@ -140,11 +133,11 @@ static void attend(const attention_context *c, softmax_rows *rows, size_t kv_hea
     }
 }
 
-static softmax_rows rows_begin(const attention_context *c, float *scratch, size_t kv_head, size_t first_token,
-                               size_t tokens) {
+fl_softmax_rows fl_softmax_rows_begin(const fl_attention_context *c, float *scratch, size_t kv_head,
+                                      size_t first_token, size_t tokens) {
     const fl_attention_shape *shape = &c->call->shape;
     size_t dim = shape->head_dim, count = tokens * c->group;
-    softmax_rows rows = {.rows = count, .query = scratch, .output = scratch + count * dim};
+    fl_softmax_rows rows = {.rows = count, .query = scratch, .output = scratch + count * dim};
     rows.scores = rows.output + count * dim;
     rows.maximum = rows.scores + count * FL_ATTENTION_KEY_BLOCK;
     rows.sum = rows.maximum + count;
@@ -159,7 +152,7 @@ static softmax_rows rows_begin(const attention_context *c, float *scratch, size_
     return rows;
 }
 
-static void rows_finish(const attention_context *c, const softmax_rows *rows, size_t kv_head,
+static void rows_finish(const fl_attention_context *c, const fl_softmax_rows *rows, size_t kv_head,
                         size_t first_token, size_t tokens) {
     const fl_attention_shape *shape = &c->call->shape;
     size_t dim = shape->head_dim;
@@ -176,26 +169,21 @@ static void rows_finish(const attention_context *c, const softmax_rows *rows, si
 }
 
 static void attention_item(void *context, size_t item, size_t worker) {
-    const attention_context *c = context;
+    const fl_attention_context *c = context;
     /* Late blocks see the most keys: they go first, so that no thread is left with a long one at the end. */
     size_t block = c->token_blocks - 1 - item / c->call->shape.kv_heads,
            kv_head = item % c->call->shape.kv_heads;
     size_t first_token = block * c->block_tokens,
            tokens = at_most(c->block_tokens, c->call->tokens - first_token);
-    softmax_rows rows = rows_begin(c, fl_cpu_scratch(c->cpu, worker), kv_head, first_token, tokens);
-    attend(c, &rows, kv_head, first_token, tokens, 0, c->call->keys);
+    fl_softmax_rows rows =
+        fl_softmax_rows_begin(c, fl_cpu_scratch(c->cpu, worker), kv_head, first_token, tokens);
+    fl_softmax_rows_attend(c, &rows, kv_head, first_token, tokens, 0, c->call->keys);
     rows_finish(c, &rows, kv_head, first_token, tokens);
 }
 
 void fl_cpu_attention(fl_compute *compute, const fl_attention_call *call) {
-    const fl_attention_shape *shape = &call->shape;
-    assert(shape->kv_heads > 0 && shape->query_heads % shape->kv_heads == 0);
     if (call->tokens == 0) return;
-    attention_context c = {
-        .cpu = fl_cpu_of(compute), .call = call, .group = shape->query_heads / shape->kv_heads};
-    c.block_tokens = fl_attention_block_tokens(c.group);
-    c.token_blocks = pieces(call->tokens, c.block_tokens);
-    assert(c.block_tokens * c.group * (2 * shape->head_dim + FL_ATTENTION_KEY_BLOCK + 2) <=
-           FL_CPU_FIXED_SCRATCH);
-    fl_threads_for(compute->threads, c.token_blocks * shape->kv_heads, attention_item, &c);
+    fl_attention_context c = fl_attention_context_of(compute, call);
+    assert(fl_softmax_rows_floats(c.block_tokens * c.group, call->shape.head_dim) <= FL_CPU_FIXED_SCRATCH);
+    fl_threads_for(compute->threads, c.token_blocks * call->shape.kv_heads, attention_item, &c);
 }

@@ -34,4 +34,35 @@ void fl_attention_mask(const fl_attention_call *call, size_t kv_head, const fl_k
 /* Tokens in a block of queries. */
 size_t fl_attention_block_tokens(size_t group);
 
+typedef struct fl_attention_context {
+    fl_cpu *cpu;
+    const fl_attention_call *call;
+    size_t group, block_tokens, token_blocks;
+} fl_attention_context;
+
+fl_attention_context fl_attention_context_of(fl_compute *compute, const fl_attention_call *call);
+
+/* Running softmax of a block of rows. */
+typedef struct fl_softmax_rows {
+    size_t rows;
+    float *query;   /* [rows][D], scaled */
+    float *output;  /* [rows][D], not yet divided by the sum */
+    float *scores;  /* [rows][key block] */
+    float *maximum; /* [rows] */
+    float *sum;     /* [rows] */
+} fl_softmax_rows;
+
+/* Floats that a block of rows takes. */
+static inline size_t fl_softmax_rows_floats(size_t rows, size_t dim) {
+    return rows * (2 * dim + FL_ATTENTION_KEY_BLOCK + 2);
+}
+
+/* Gathers and scales the queries and clears the sums. */
+fl_softmax_rows fl_softmax_rows_begin(const fl_attention_context *context, float *scratch, size_t kv_head,
+                                      size_t first_token, size_t tokens);
+
+/* Attends to keys [first, end) of a KV head. */
+void fl_softmax_rows_attend(const fl_attention_context *context, fl_softmax_rows *rows, size_t kv_head,
+                            size_t first_token, size_t tokens, size_t first, size_t end);
+
 #endif

@@ -53,6 +53,9 @@ typedef struct fl_kernels {
     void (*scale_multiply)(size_t n, float alpha, const float *x, const float *y,
                            float *z); /* z = (alpha x) y */
 
+    /* z = x (y + c), in place. */
+    void (*shift_multiply)(size_t n, const float *x, const float *y, float c, float *z);
+
     float (*maximum)(size_t n, const float *x); /* -inf for n = 0; NaN entries are passed over */
     /* y = exp(x - shift) in place; returns the sum. */
     float (*exp_sum)(size_t n, float shift, const float *x, float *y);

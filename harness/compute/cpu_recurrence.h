@@ -81,6 +81,9 @@ void fl_chunk_finish_state(const fl_kernels *kernels, const fl_recurrence_head *
 void fl_chunk_scale_columns(const fl_kernels *kernels, size_t width, const float *factor, size_t rows,
                             size_t key_dim, float *matrix);
 
+/* matrix [n][blocks n]: row t of each n-wide block keeps its first t + keep entries, the rest becomes 0. */
+void fl_chunk_keep_lower(size_t n, size_t blocks, size_t keep, float *matrix);
+
 /* Chunk form of tokens first .. first + count - 1, as many chunks as it takes. */
 void fl_recurrence_chunk_tokens(const fl_kernels *kernels, const fl_recurrence_head *head, size_t first,
                                 size_t count, float *state, float *output, fl_chunk *chunk);

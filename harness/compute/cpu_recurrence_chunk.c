@@ -106,8 +106,7 @@ static void scale_rows(const fl_kernels *kernels, size_t width, const float *fac
     }
 }
 
-/* Row t of each n-wide block keeps its first t + keep entries. */
-static void keep_lower(size_t n, size_t blocks, size_t keep, float *matrix) {
+void fl_chunk_keep_lower(size_t n, size_t blocks, size_t keep, float *matrix) {
     for (size_t t = 0; t < n; t++) {
         for (size_t b = 0; b < blocks; b++) {
             float *row = matrix + (t * blocks + b) * n;
@@ -177,8 +176,9 @@ void fl_chunk_solve(const fl_kernels *kernels, const fl_recurrence_head *head, s
     size_t blocks = chunk->sources_count / n;
     fl_cpu_product(false, true, readers, chunk->sources_count, dim, 1.0f, chunk->readers, dim, chunk->sources,
                    dim, 0.0f, chunk->raw, chunk->sources_count);
-    if (head->erases) keep_lower(n, blocks, 0, chunk->raw);
-    if (queries) keep_lower(n, blocks, 1, chunk->raw + chunk->first_reader_query * chunk->sources_count);
+    if (head->erases) fl_chunk_keep_lower(n, blocks, 0, chunk->raw);
+    if (queries)
+        fl_chunk_keep_lower(n, blocks, 1, chunk->raw + chunk->first_reader_query * chunk->sources_count);
     written_amounts(kernels, head, first, chunk);
     if (head->erases) solve_erase(kernels, head, first, state, chunk);
 }

@@ -285,6 +285,133 @@ static void test_reference_pack_of_softmax(void **unused) {
     fl_checkpoint_close(pack);
 }
 
+/* g . output + l . log_sum_exp of the case as it stands, and what they are gradients of. */
+static double attention_loss(attention_case *c, const float *gradient_output,
+                             const float *gradient_log_sum_exp) {
+    expect(c);
+    double sum = 0.0;
+    for (size_t i = 0; gradient_output != NULL && i < c->queries; i++)
+        sum += (double)gradient_output[i] * c->output[i];
+    for (size_t i = 0; gradient_log_sum_exp != NULL && i < c->call.tokens * c->call.shape.query_heads; i++) {
+        if (isfinite(c->log_sum_exp[i])) sum += (double)gradient_log_sum_exp[i] * c->log_sum_exp[i];
+    }
+    return sum;
+}
+
+static double *quotients(attention_case *c, double *x, size_t count, const float *gradient_output,
+                         const float *gradient_log_sum_exp) {
+    double *slopes = block(count, sizeof *slopes);
+    for (size_t i = 0; i < count; i++) {
+        double kept = x[i];
+        x[i] = kept + 1e-4;
+        double up = attention_loss(c, gradient_output, gradient_log_sum_exp);
+        x[i] = kept - 1e-4;
+        slopes[i] = (up - attention_loss(c, gradient_output, gradient_log_sum_exp)) / 2e-4;
+        x[i] = kept;
+    }
+    return slopes;
+}
+
+static void check_gradients(fl_compute *compute, attention_case *c, const float *gradient_output,
+                            const float *gradient_log_sum_exp) {
+    double *query = quotients(c, c->query, c->queries, gradient_output, gradient_log_sum_exp);
+    double *key = quotients(c, c->key, c->keys, gradient_output, gradient_log_sum_exp);
+    double *value = quotients(c, c->value, c->keys, gradient_output, gradient_log_sum_exp);
+    float *gradient_query = block(c->queries, sizeof(float)), *gradient_key = block(c->keys, sizeof(float)),
+          *gradient_value = block(c->keys, sizeof(float));
+    compute->ops->attention(compute, &c->call);
+    for (size_t again = 0; again < 2; again++) { /* with the forward pass's results, then without */
+        fl_attention_call call = c->call;
+        if (again == 1) call.log_sum_exp = NULL;
+        memset(gradient_key, 0, c->keys * sizeof(float));
+        memset(gradient_value, 0, c->keys * sizeof(float));
+        for (size_t i = 0; i < c->queries; i++) gradient_query[i] = 7.0f;
+        gradient_key[0] = 2.0f; /* keys and values are added to */
+        key[0] += 2.0;
+        compute->ops->attention_backward(compute, &call, gradient_output, gradient_log_sum_exp,
+                                         gradient_query, gradient_key, gradient_value);
+        fl_assert_close(gradient_query, query, c->queries, 1e-5, "gradient of query");
+        fl_assert_close(gradient_key, key, c->keys, 1e-5, "gradient of key");
+        fl_assert_close(gradient_value, value, c->keys, 1e-5, "gradient of value");
+        key[0] -= 2.0;
+    }
+    compute->ops->attention_backward(compute, &c->call, gradient_output, gradient_log_sum_exp, NULL, NULL,
+                                     NULL);
+    void *const blocks[] = {query, key, value, gradient_query, gradient_key, gradient_value};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+}
+
+static void test_gradients_equal_difference_quotients(void **unused) {
+    (void)unused;
+    fl_compute *compute = backend(2);
+    fl_random random;
+    fl_random_seed(&random, 25, 0);
+    fl_worst_reset();
+    for (int kind = CAUSAL; kind <= RANDOM_LIFETIMES; kind++) {
+        attention_case c;
+        case_create(&c, &random, (lifetime_kind)kind, kind == RANDOM_LIFETIMES, 4, 2, 5, 14, 3, 17);
+        double *unused_wide[2];
+        float *gradient = random_pair(&random, c.queries, 1.0, &unused_wide[0]);
+        float *gradient_log_sum_exp = random_pair(&random, 14 * 4, 1.0, &unused_wide[1]);
+        check_gradients(compute, &c, gradient, gradient_log_sum_exp);
+        check_gradients(compute, &c, gradient, NULL);
+        check_gradients(compute, &c, NULL, gradient_log_sum_exp);
+        fl_memory_free(gradient);
+        fl_memory_free(gradient_log_sum_exp);
+        fl_memory_free(unused_wide[0]);
+        fl_memory_free(unused_wide[1]);
+        case_destroy(&c);
+    }
+    printf("worst: attention gradients %.2e\n", fl_worst_reset());
+    fl_compute_destroy(compute);
+}
+
+/* Over many blocks: the gradient along a random direction against the float64 difference quotient along it.
+ */
+static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
+    (void)unused;
+    fl_compute *compute = backend(2);
+    fl_random random;
+    fl_random_seed(&random, 26, 0);
+    attention_case c;
+    case_create(&c, &random, WINDOW, false, 4, 2, 16, 300, 0, 300);
+    double *wide = NULL, along = 0.0;
+    float *gradient = random_pair(&random, c.queries, 1.0, &wide);
+    float *gradients[3] = {block(c.queries, sizeof(float)), block(c.keys, sizeof(float)),
+                           block(c.keys, sizeof(float))};
+    double *const inputs[3] = {c.query, c.key, c.value};
+    const size_t counts[3] = {c.queries, c.keys, c.keys};
+    fl_attention_call call = c.call;
+    call.output = NULL;
+    compute->ops->attention_backward(compute, &call, gradient, NULL, gradients[0], gradients[1],
+                                     gradients[2]);
+    double *directions[3], losses[2];
+    for (size_t a = 0; a < 3; a++) {
+        directions[a] = block(counts[a], sizeof(double));
+        for (size_t i = 0; i < counts[a]; i++) {
+            directions[a][i] = fl_random_normal(&random);
+            along += directions[a][i] * (double)gradients[a][i];
+        }
+    }
+    for (size_t side = 0; side < 2; side++) {
+        for (size_t a = 0; a < 3; a++) {
+            for (size_t i = 0; i < counts[a]; i++)
+                inputs[a][i] += (side == 0 ? 1e-5 : -2e-5) * directions[a][i];
+        }
+        losses[side] = attention_loss(&c, gradient, NULL);
+    }
+    double expected = (losses[0] - losses[1]) / 2e-5;
+    assert_true(fabs(along - expected) <= 1e-5 * fabs(expected) + 1e-3);
+    for (size_t a = 0; a < 3; a++) {
+        fl_memory_free(directions[a]);
+        fl_memory_free(gradients[a]);
+    }
+    fl_memory_free(gradient);
+    fl_memory_free(wide);
+    case_destroy(&c);
+    fl_compute_destroy(compute);
+}
+
 static void test_thread_counts_agree(void **unused) {
     (void)unused;
     fl_random random;
@@ -311,6 +438,8 @@ int main(void) {
         cmocka_unit_test(test_a_query_that_sees_no_key_gives_zero),
         cmocka_unit_test(test_large_logits_do_not_overflow_and_nan_does_not_vanish),
         cmocka_unit_test(test_reference_pack_of_softmax),
+        cmocka_unit_test(test_gradients_equal_difference_quotients),
+        cmocka_unit_test(test_gradients_over_many_blocks_along_a_direction),
         cmocka_unit_test(test_thread_counts_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
