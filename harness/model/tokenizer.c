@@ -1,0 +1,291 @@
+#include "harness/model/tokenizer.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "harness/base/memory.h"
+#include "harness/model/tokenizer_parts.h"
+
+static fl_pre_step *add_step(fl_tokenizer *tokenizer, fl_step_kind kind, fl_error *error) {
+    if (tokenizer->step_count == FL_TOKEN_STEPS_MAX) {
+        fl_error_set(error, FL_ERROR_UNSUPPORTED, "more than %d pre-tokenizer steps", FL_TOKEN_STEPS_MAX);
+        return NULL;
+    }
+    fl_pre_step *step = &tokenizer->steps[tokenizer->step_count++];
+    step->kind = kind;
+    return step;
+}
+
+fl_status fl_tokenizer_add_split(fl_tokenizer *tokenizer, fl_split_by by, const char *source,
+                                 fl_split_behaviour behaviour, bool invert, fl_error *error) {
+    fl_pre_step *step = add_step(tokenizer, FL_STEP_SPLIT, error);
+    if (step == NULL) return FL_ERROR_UNSUPPORTED;
+    step->by = by;
+    step->behaviour = behaviour;
+    step->invert = invert;
+    if (source == NULL) return FL_OK;
+    FL_TRY(fl_memory_copy_string(&step->text, source, error));
+    return by == FL_SPLIT_BY_PATTERN ? fl_pattern_compile(source, &step->pattern, error) : FL_OK;
+}
+
+fl_status fl_tokenizer_add_byte_level(fl_tokenizer *tokenizer, bool prefix_space, bool use_pattern,
+                                      fl_error *error) {
+    if (prefix_space && add_step(tokenizer, FL_STEP_PREFIX_SPACE, error) == NULL) return FL_ERROR_UNSUPPORTED;
+    if (use_pattern)
+        FL_TRY(fl_tokenizer_add_split(tokenizer, FL_SPLIT_BY_PATTERN, fl_pattern_known("gpt-2"),
+                                      FL_SPLIT_ISOLATED, false, error));
+    return add_step(tokenizer, FL_STEP_BYTE_LEVEL, error) != NULL ? FL_OK : FL_ERROR_UNSUPPORTED;
+}
+
+fl_status fl_tokenizer_add_normaliser(fl_tokenizer *tokenizer, fl_normaliser normaliser, fl_error *error) {
+    if (tokenizer->normaliser_count == FL_TOKEN_STEPS_MAX)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "more than %d normalizers", FL_TOKEN_STEPS_MAX);
+    fl_normaliser *slot = &tokenizer->normalisers[tokenizer->normaliser_count++];
+    *slot = normaliser;
+    slot->from = slot->to = NULL;
+    if (normaliser.from != NULL) FL_TRY(fl_memory_copy_string(&slot->from, normaliser.from, error));
+    if (normaliser.to != NULL) FL_TRY(fl_memory_copy_string(&slot->to, normaliser.to, error));
+    return FL_OK;
+}
+
+fl_status fl_tokenizer_add_template(fl_tokenizer *tokenizer, const int32_t *before, size_t before_count,
+                                    const int32_t *after, size_t after_count, fl_error *error) {
+    if (tokenizer->before_count + before_count > FL_TOKEN_TEMPLATE_MAX ||
+        tokenizer->after_count + after_count > FL_TOKEN_TEMPLATE_MAX)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "a template with more than %d special tokens on a side", FL_TOKEN_TEMPLATE_MAX);
+    memmove(tokenizer->before + before_count, tokenizer->before, tokenizer->before_count * sizeof(int32_t));
+    memcpy(tokenizer->before, before, before_count * sizeof(int32_t));
+    memcpy(tokenizer->after + tokenizer->after_count, after, after_count * sizeof(int32_t));
+    tokenizer->before_count += before_count;
+    tokenizer->after_count += after_count;
+    return FL_OK;
+}
+
+/* The bytes of a token: its byte-level form undone, or as written when a character of it stands for no byte.
+ */
+static fl_status append_decoded(const char *text, size_t bytes, fl_text_buffer *out, fl_error *error) {
+    FL_TRY(fl_text_reserve(out, bytes, error));
+    size_t start = out->count;
+    for (size_t position = 0; position < bytes;) {
+        int byte = fl_text_character_byte(fl_text_next(text, bytes, &position));
+        if (byte < 0) {
+            out->count = start;
+            return fl_text_append(out, text, bytes, error);
+        }
+        out->bytes[out->count++] = (char)byte;
+    }
+    return FL_OK;
+}
+
+static bool is_byte_level(const fl_tokenizer *tokenizer) {
+    bool found = tokenizer->decoder == FL_DECODER_BYTE_LEVEL;
+    for (size_t i = 0; i < tokenizer->step_count; i++)
+        found = found || tokenizer->steps[i].kind == FL_STEP_BYTE_LEVEL;
+    return found;
+}
+
+static fl_status decode_vocabulary(fl_tokenizer *tokenizer, fl_error *error) {
+    bool byte_level = is_byte_level(tokenizer);
+    size_t count = tokenizer->vocabulary.count, bytes = 0;
+    FL_TRY(FL_ALLOCATE(&tokenizer->decoded_at, count + 1, error));
+    FL_TRY(fl_text_reserve(&tokenizer->decoded, tokenizer->vocabulary.text.count, error));
+    for (size_t id = 0; id < count; id++) {
+        const char *text = fl_vocabulary_text(&tokenizer->vocabulary, (int32_t)id, &bytes);
+        if (text != NULL && byte_level) FL_TRY(append_decoded(text, bytes, &tokenizer->decoded, error));
+        if (text != NULL && !byte_level) FL_TRY(fl_text_append(&tokenizer->decoded, text, bytes, error));
+        tokenizer->decoded_at[id + 1] = tokenizer->decoded.count;
+    }
+    return FL_OK;
+}
+
+static void hash_number(fl_hash_stream *stream, int64_t number) {
+    fl_hash_stream_add(stream, &number, sizeof number);
+}
+
+static void hash_text(fl_hash_stream *stream, const char *text) {
+    size_t bytes = text != NULL ? strlen(text) : 0;
+    hash_number(stream, text != NULL ? (int64_t)bytes : -1);
+    if (bytes > 0) fl_hash_stream_add(stream, text, bytes);
+}
+
+static void hash_vocabulary(fl_hash_stream *stream, const fl_tokenizer *tokenizer) {
+    const fl_vocabulary *vocabulary = &tokenizer->vocabulary;
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        size_t bytes = 0;
+        const char *text = fl_vocabulary_text(vocabulary, (int32_t)id, &bytes);
+        hash_number(stream, text != NULL ? (int64_t)bytes : -1);
+        if (text != NULL) fl_hash_stream_add(stream, text, bytes);
+    }
+    const fl_bpe *bpe = &tokenizer->bpe;
+    for (size_t i = 0; i < bpe->merge_slots; i++)
+        if (bpe->merges[i].rank >= 0) fl_hash_stream_add(stream, &bpe->merges[i], sizeof bpe->merges[i]);
+    hash_number(stream, bpe->ignore_merges | bpe->byte_fallback << 1 | bpe->fuse_unknown << 2);
+    hash_number(stream, bpe->unknown);
+    hash_text(stream, bpe->continuing_prefix);
+    hash_text(stream, bpe->word_suffix);
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
+        const fl_added_token *token = &tokenizer->added.tokens[i];
+        hash_number(stream, token->id);
+        hash_number(stream, token->special | token->normalized << 1 | token->single_word << 2 |
+                                token->lstrip << 3 | token->rstrip << 4);
+    }
+}
+
+static fl_status hash_tokenizer(fl_tokenizer *tokenizer, fl_error *error) {
+    fl_hash_stream *stream;
+    FL_TRY(fl_hash_stream_create(&stream, error));
+    hash_vocabulary(stream, tokenizer);
+    for (size_t i = 0; i < tokenizer->normaliser_count; i++) {
+        const fl_normaliser *normaliser = &tokenizer->normalisers[i];
+        hash_number(stream, normaliser->kind);
+        hash_number(stream, normaliser->form << 2 | normaliser->left << 1 | normaliser->right);
+        hash_text(stream, normaliser->from);
+        hash_text(stream, normaliser->to);
+    }
+    for (size_t i = 0; i < tokenizer->step_count; i++) {
+        const fl_pre_step *step = &tokenizer->steps[i];
+        hash_number(stream, step->kind | step->by << 4 | step->behaviour << 8 | step->invert << 12);
+        hash_text(stream, step->text);
+    }
+    hash_number(stream, tokenizer->decoder);
+    fl_hash_stream_add(stream, tokenizer->before, sizeof tokenizer->before);
+    fl_hash_stream_add(stream, tokenizer->after, sizeof tokenizer->after);
+    tokenizer->hash = fl_hash_stream_value(stream);
+    fl_hash_stream_destroy(stream);
+    return FL_OK;
+}
+
+static fl_status finish(fl_tokenizer *tokenizer, fl_error *error) {
+    fl_bpe_finish(&tokenizer->bpe, &tokenizer->vocabulary);
+    FL_TRY(fl_added_finish(&tokenizer->added, tokenizer, error));
+    FL_TRY(decode_vocabulary(tokenizer, error));
+    return hash_tokenizer(tokenizer, error);
+}
+
+static fl_status read_folder(const char *path, fl_tokenizer *tokenizer, fl_error *error) {
+    fl_text_buffer file = {0};
+    fl_status status = fl_text_append(&file, path, strlen(path), error);
+    if (status == FL_OK) status = fl_text_append(&file, "/tokenizer.json", 15, error);
+    if (status == FL_OK) status = fl_tokenizer_read_json(file.bytes, path, tokenizer, error);
+    fl_text_release(&file);
+    return status;
+}
+
+static fl_status read_json_file(const char *path, fl_tokenizer *tokenizer, fl_error *error) {
+    /* Beside a tokenizer.json, and only there, lies the configuration that belongs to it. */
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (strcmp(name, "tokenizer.json") != 0) return fl_tokenizer_read_json(path, NULL, tokenizer, error);
+    fl_text_buffer folder = {0};
+    fl_status status = slash != NULL ? fl_text_append(&folder, path, (size_t)(slash - path) + 1, error)
+                                     : fl_text_append(&folder, ".", 1, error);
+    if (status == FL_OK) status = fl_tokenizer_read_json(path, folder.bytes, tokenizer, error);
+    fl_text_release(&folder);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+fl_status fl_tokenizer_open(const char *path, fl_tokenizer **out, fl_error *error) {
+    *out = NULL;
+    fl_tokenizer *tokenizer;
+    FL_TRY(FL_ALLOCATE(&tokenizer, 1, error));
+    tokenizer->bos = tokenizer->eos = tokenizer->bpe.unknown = -1;
+    struct stat info;
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    fl_status status;
+    if (folder)
+        status = read_folder(path, tokenizer, error);
+    else if (ends_with(path, ".gguf"))
+        status = fl_tokenizer_read_gguf(path, tokenizer, error);
+    else
+        status = read_json_file(path, tokenizer, error);
+    if (status == FL_OK && (status = finish(tokenizer, error)) != FL_OK)
+        fl_error_prepend(error, status, "%s", path);
+    if (status == FL_OK)
+        *out = tokenizer;
+    else
+        fl_tokenizer_close(tokenizer);
+    return status;
+}
+
+void fl_tokenizer_close(fl_tokenizer *tokenizer) {
+    if (tokenizer == NULL) return;
+    for (size_t i = 0; i < tokenizer->step_count; i++) {
+        fl_pattern_destroy(tokenizer->steps[i].pattern);
+        fl_memory_free(tokenizer->steps[i].text);
+    }
+    for (size_t i = 0; i < tokenizer->normaliser_count; i++) {
+        fl_memory_free(tokenizer->normalisers[i].from);
+        fl_memory_free(tokenizer->normalisers[i].to);
+    }
+    fl_added_release(&tokenizer->added);
+    fl_bpe_release(&tokenizer->bpe);
+    fl_vocabulary_release(&tokenizer->vocabulary);
+    fl_text_release(&tokenizer->decoded);
+    fl_memory_free(tokenizer->decoded_at);
+    fl_memory_free(tokenizer);
+}
+
+fl_status fl_tokenizer_decode(const fl_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                              bool skip_special, char **text, size_t *bytes, fl_error *error) {
+    fl_text_buffer joined = {0}, sound = {0};
+    bool spaced = false;
+    fl_status status;
+    FL_TRY_DONE(status, fl_text_reserve(&joined, 4 * count, error));
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] < 0) {
+            status = fl_error_set(error, FL_ERROR_ARGUMENT, "token %zu has the id %d", i, (int)ids[i]);
+            goto done;
+        }
+        size_t token_bytes;
+        const char *token = fl_tokenizer_token(tokenizer, ids[i], &token_bytes);
+        const fl_added_token *added = fl_added_find(&tokenizer->added, ids[i]);
+        if (token == NULL || (skip_special && added != NULL && added->special)) continue;
+        if (tokenizer->decoder == FL_DECODER_NONE) {
+            token = fl_vocabulary_text(&tokenizer->vocabulary, ids[i], &token_bytes);
+            if (spaced) FL_TRY_DONE(status, fl_text_append(&joined, " ", 1, error));
+            spaced = true;
+        }
+        FL_TRY_DONE(status, fl_text_append(&joined, token, token_bytes, error));
+    }
+    FL_TRY_DONE(status, fl_text_sanitise(joined.bytes, joined.count, &sound, error));
+    *text = sound.bytes;
+    *bytes = sound.count;
+    sound = (fl_text_buffer){0};
+done:
+    fl_text_release(&joined);
+    fl_text_release(&sound);
+    return status;
+}
+
+size_t fl_tokenizer_vocabulary(const fl_tokenizer *tokenizer) {
+    return tokenizer->vocabulary.count;
+}
+
+int32_t fl_tokenizer_bos(const fl_tokenizer *tokenizer) {
+    return tokenizer->bos;
+}
+
+int32_t fl_tokenizer_eos(const fl_tokenizer *tokenizer) {
+    return tokenizer->eos;
+}
+
+bool fl_tokenizer_adds_bos(const fl_tokenizer *tokenizer) {
+    return tokenizer->before_count > 0;
+}
+
+const char *fl_tokenizer_token(const fl_tokenizer *tokenizer, int32_t id, size_t *bytes) {
+    const fl_vocabulary *vocabulary = &tokenizer->vocabulary;
+    if (id < 0 || (size_t)id >= vocabulary->count || !vocabulary->tokens[id].present) return NULL;
+    *bytes = tokenizer->decoded_at[id + 1] - tokenizer->decoded_at[id];
+    return tokenizer->decoded.bytes + tokenizer->decoded_at[id];
+}
+
+fl_hash fl_tokenizer_hash(const fl_tokenizer *tokenizer) {
+    return tokenizer->hash;
+}
