@@ -123,11 +123,12 @@ typedef struct fl_rule {
     void (*prepare_backward)(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
                              fl_rule_input_gradient *out);
 
-    /* A rule that does not fit the recurrence: flat state per head, one step = the definition. */
+    /* A rule that does not fit the recurrence: flat state per head, one step = the definition. A write has no query; a
+     * read has the query only, and reads 0 from the initial state. Such rules run a token at a time and are not trained. */
     struct {
         size_t (*state_floats)(size_t head_dim, const void *options);
         void (*init)(const fl_rule_input *input, float *state); /* NULL: zeros */
-        /* write and read are separate so that the window can delay the write; write NULL input = null write */
+        /* write and read are separate so that the window can delay the write; a null write is no call at all */
         void (*write)(const fl_rule_input *token, float *state);
         void (*read)(const fl_rule_input *token, const float *state, float *output /* [D] */);
     } own;

@@ -6,7 +6,7 @@
 
 #include "harness/base/memory.h"
 
-enum { SMALLEST_CAPACITY = 64 };
+enum { BATCH = 64 }; /* entries of room, or of expired ones, that are worth moving the rest for */
 
 void fl_exact_set_init(fl_exact_set *set, size_t kv_heads, size_t head_dim, bool per_head, bool weighs) {
     *set = (fl_exact_set){.kv_heads = kv_heads, .head_dim = head_dim, .per_head = per_head, .weighs = weighs};
@@ -60,17 +60,22 @@ static void move_entry(fl_exact_set *to, size_t to_index, const fl_exact_set *fr
     to->expiry[target] = from->expiry[source];
 }
 
-/* Living entries of `from` at `position`, moved to the front of `to` (which may be `from`). */
-static void move_living(fl_exact_set *to, const fl_exact_set *from, size_t position) {
-    size_t count = from->count, kept = 0;
-    for (size_t head = from->kv_heads; head-- > 0;) { /* head 0 last: it may own the lifetimes of all */
-        const size_t *expiry = from->expiry + (from->per_head ? head * from->capacity : 0);
-        kept = 0;
+static void copy_entries(fl_exact_set *to, const fl_exact_set *from) {
+    to->count = from->count;
+    for (size_t head = 0; head < from->kv_heads; head++) {
+        for (size_t i = 0; i < from->count; i++) move_entry(to, i, from, i, head);
+    }
+}
+
+static void drop_expired(fl_exact_set *set, size_t position) {
+    size_t count = set->count;
+    for (size_t head = set->kv_heads; head-- > 0;) { /* head 0 last: it may own the lifetimes of all */
+        const size_t *expiry = set->expiry + (set->per_head ? head * set->capacity : 0);
+        set->count = 0;
         for (size_t i = 0; i < count; i++) {
-            if (expiry[i] > position) move_entry(to, kept++, from, i, head);
+            if (expiry[i] > position) move_entry(set, set->count++, set, i, head);
         }
     }
-    to->count = kept;
 }
 
 static size_t count_expired(const fl_exact_set *set, size_t position) {
@@ -79,27 +84,28 @@ static size_t count_expired(const fl_exact_set *set, size_t position) {
     return expired;
 }
 
-fl_status fl_exact_set_reserve(fl_exact_set *set, size_t extra, size_t position, fl_error *error) {
-    if (set->count + extra <= set->capacity && set->count < set->capacity / 2) return FL_OK;
-    size_t expired = count_expired(set, position);
-    size_t living = set->count - expired;
-    if (living + extra <= set->capacity) {
-        bool full = set->count + extra > set->capacity;
-        if (full || (expired >= SMALLEST_CAPACITY && expired >= living / 2)) move_living(set, set, position);
-        return FL_OK;
-    }
+static fl_status grow(fl_exact_set *set, size_t capacity, fl_error *error) {
     fl_exact_set larger;
     fl_exact_set_init(&larger, set->kv_heads, set->head_dim, set->per_head, set->weighs);
-    size_t slack = living / 2 > SMALLEST_CAPACITY ? living / 2 : SMALLEST_CAPACITY;
-    fl_status status = allocate_arrays(&larger, living + (extra > slack ? extra : slack), error);
+    fl_status status = allocate_arrays(&larger, capacity, error);
     if (status != FL_OK) {
         fl_exact_set_release(&larger);
         return status;
     }
-    move_living(&larger, set, position);
+    copy_entries(&larger, set);
     release_arrays(set);
     *set = larger;
     return FL_OK;
+}
+
+fl_status fl_exact_set_reserve(fl_exact_set *set, size_t extra, size_t position, fl_error *error) {
+    if (set->count >= BATCH) {
+        size_t expired = count_expired(set, position);
+        if (expired >= BATCH && expired >= (set->count - expired) / 2) drop_expired(set, position);
+    }
+    if (set->count + extra <= set->capacity) return FL_OK;
+    size_t slack = set->count / 2 > BATCH ? set->count / 2 : BATCH;
+    return grow(set, set->count + (extra > slack ? extra : slack), error);
 }
 
 void fl_exact_set_append(fl_exact_set *set, const float *key, const float *value, size_t position,
@@ -170,21 +176,9 @@ void fl_exact_set_describe(const fl_exact_set *set, size_t *lifetimes, fl_attent
 }
 
 fl_status fl_exact_set_copy(fl_exact_set *to, const fl_exact_set *from, fl_error *error) {
-    if (to->capacity < from->count) {
-        fl_exact_set fresh;
-        fl_exact_set_init(&fresh, from->kv_heads, from->head_dim, from->per_head, from->weighs);
-        fl_status status = allocate_arrays(&fresh, from->count + SMALLEST_CAPACITY, error);
-        if (status != FL_OK) {
-            fl_exact_set_release(&fresh);
-            return status;
-        }
-        release_arrays(to);
-        *to = fresh;
-    }
-    to->count = from->count;
-    for (size_t head = 0; head < from->kv_heads; head++) {
-        for (size_t i = 0; i < from->count; i++) move_entry(to, i, from, i, head);
-    }
+    to->count = 0;
+    if (to->capacity < from->count) FL_TRY(grow(to, from->count + BATCH, error));
+    copy_entries(to, from);
     return FL_OK;
 }
 

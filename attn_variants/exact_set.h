@@ -31,7 +31,8 @@ void fl_exact_set_release(fl_exact_set *set);
 /* Empties the set without giving memory back. */
 void fl_exact_set_clear(fl_exact_set *set);
 
-/* Room for `extra` more entries; drops what has expired before `position` when that makes the room or is much. */
+/* Room for `extra` more entries. Drops what has expired before `position` once that is much, by a rule that does not look at
+ * the capacity: which entries a set holds follows from its history alone, so a fork computes bit for bit the same. */
 fl_status fl_exact_set_reserve(fl_exact_set *set, size_t extra, size_t position, fl_error *error);
 
 /* key, value [Hkv][D]. Room must have been reserved. */

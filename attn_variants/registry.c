@@ -15,7 +15,18 @@
     RULE(kgla)                                                                                               \
     RULE(delta)                                                                                              \
     RULE(gated_delta)                                                                                        \
-    RULE(kda)
+    RULE(kda)                                                                                                \
+    RULE(hedgehog)                                                                                           \
+    RULE(taylor)                                                                                             \
+    RULE(random_features)                                                                                    \
+    RULE(retnet)                                                                                             \
+    RULE(ssd)                                                                                                \
+    RULE(delta_product)                                                                                      \
+    RULE(longhorn)                                                                                           \
+    RULE(rwkv7)                                                                                              \
+    RULE(comba)                                                                                              \
+    RULE(gdn2)                                                                                               \
+    RULE(oja)
 
 #define DECLARE(name) extern const fl_rule fl_rule_##name;
 #define LIST(name) &fl_rule_##name,
@@ -125,6 +136,7 @@ static const char *slot_fault(const fl_rule *rule) {
                                                          : NULL;
     }
     if (rule->prepare == NULL || rule->prepare_backward == NULL) return "no prepare or no prepare_backward";
+    if (rule->normaliser && rule->micro_steps != NULL) return "both a normaliser and micro steps";
     return NULL;
 }
 

@@ -238,9 +238,10 @@ static fl_status translate_group(translation *t) {
     const char *opening = here[1] == '?' ? NULL : "(?:";
     size_t taken = 1;
     for (size_t i = 0; i < sizeof openings / sizeof openings[0] && opening == NULL; i++) {
-        if (strncmp(here, openings[i], strlen(openings[i])) != 0) continue;
+        size_t bytes = strlen(openings[i]);
+        if (strncmp(here, openings[i], bytes) != 0) continue;
         opening = openings[i];
-        taken = strlen(opening);
+        taken = bytes;
     }
     if (opening == NULL) return refuse(t, "this kind of group");
     if (t->depth + 1 >= GROUP_DEPTH) return refuse(t, "such a deep nesting of groups");

@@ -1,8 +1,10 @@
 /* Run file: one HDF5 file per cell, `<directory>/<run-id>.h5`.
  *
- * Written to a temporary name in the same directory, closed, synced and renamed: a file with the final name is complete.
- * Every dataset carries units and a description, is chunked, shuffled, deflated and checksummed (scalars excepted). Strings
- * are UTF-8. h5py, h5dump and pandas read it without help. The schema is described in results/README.md. */
+ * Written to a temporary name in the same directory, closed, synced and renamed: a file with the final name
+ * is complete. Every dataset carries units and a description, is chunked, shuffled, deflated and checksummed
+ * (single values excepted). Strings are UTF-8: of fixed width in datasets, variable in
+ * attributes. h5py, h5dump and pandas read it without help. The
+ * schema is described in results/README.md. */
 #ifndef FL_STORE_RUN_FILE_H
 #define FL_STORE_RUN_FILE_H
 
@@ -11,28 +13,40 @@
 
 #include "harness/base/status.h"
 
+enum { FL_RUN_FILE_ATTRIBUTE_BYTES = 32768 };
+
 typedef struct fl_run_file fl_run_file;
 
+/* HDF5 is not thread-safe: one thread at a time may be in any function of this header. HDF5's own printing of
+ * errors is switched off for the process; its most telling message becomes part of the fl_error.
+ *
+ * The directory is made when it is not there. */
 fl_status fl_run_file_create(const char *directory, const char *run_id, fl_run_file **out, fl_error *error);
 /* Any HDF5 path with the same conventions (what `forward` writes). */
 fl_status fl_run_file_create_at(const char *path, fl_run_file **out, fl_error *error);
 
-/* `path` is absolute inside the file; groups on the way are made. Rank 0 to 4. A NULL `data` writes nothing. */
+/* `path` is absolute inside the file; groups on the way are made. Rank 0 to 4. A NULL `data` writes nothing.
+ * A path that is there already is FL_ERROR_ARGUMENT. NaN and infinity are values like any other. */
 fl_status fl_run_file_write_doubles(fl_run_file *file, const char *path, size_t rank, const size_t *shape,
-                                    const double *data, const char *units, const char *description, fl_error *error);
+                                    const double *data, const char *units, const char *description,
+                                    fl_error *error);
 fl_status fl_run_file_write_floats(fl_run_file *file, const char *path, size_t rank, const size_t *shape,
-                                   const float *data, const char *units, const char *description, fl_error *error);
+                                   const float *data, const char *units, const char *description,
+                                   fl_error *error);
 fl_status fl_run_file_write_integers(fl_run_file *file, const char *path, size_t rank, const size_t *shape,
                                      const int64_t *data, const char *units, const char *description,
                                      fl_error *error);
-fl_status fl_run_file_write_text(fl_run_file *file, const char *path, const char *text, const char *description,
-                                 fl_error *error);
+fl_status fl_run_file_write_text(fl_run_file *file, const char *path, const char *text,
+                                 const char *description, fl_error *error);
 fl_status fl_run_file_write_texts(fl_run_file *file, const char *path, size_t count, const char *const *texts,
                                   const char *description, fl_error *error);
-/* Attributes of the object at `path` ("/" for the root; the group is made when absent). */
+/* Attributes of the object at `path` ("/" for the root; the group is made when absent); an attribute that is
+ * there is replaced. Text is at most FL_RUN_FILE_ATTRIBUTE_BYTES long: more belongs into a dataset. Bytes
+ * that are not UTF-8 become U+FFFD. */
 fl_status fl_run_file_set_text(fl_run_file *file, const char *path, const char *name, const char *value,
                                fl_error *error);
-fl_status fl_run_file_set_number(fl_run_file *file, const char *path, const char *name, double value, fl_error *error);
+fl_status fl_run_file_set_number(fl_run_file *file, const char *path, const char *name, double value,
+                                 fl_error *error);
 fl_status fl_run_file_set_integer(fl_run_file *file, const char *path, const char *name, int64_t value,
                                   fl_error *error);
 
@@ -45,20 +59,26 @@ void fl_run_file_discard(fl_run_file *file);
 typedef struct fl_run_reader fl_run_reader;
 fl_status fl_run_reader_open(const char *path, fl_run_reader **out, fl_error *error);
 void fl_run_reader_close(fl_run_reader *reader);
-/* *data = fl_memory block of float64 whatever the stored number type; shape has room for 4. FL_ERROR_ARGUMENT if absent. */
-fl_status fl_run_reader_doubles(fl_run_reader *reader, const char *path, double **data, size_t *rank, size_t shape[4],
-                                fl_error *error);
+/* *data = fl_memory block of float64 whatever the stored number type; shape has room for 4. FL_ERROR_ARGUMENT
+ * if absent. */
+fl_status fl_run_reader_doubles(fl_run_reader *reader, const char *path, double **data, size_t *rank,
+                                size_t shape[4], fl_error *error);
 /* *text = fl_memory block: a string dataset's or attribute's value. */
 fl_status fl_run_reader_text(fl_run_reader *reader, const char *path, char **text, fl_error *error);
 fl_status fl_run_reader_attribute_text(fl_run_reader *reader, const char *path, const char *name, char **text,
                                        fl_error *error);
-fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path, const char *name, double *value,
-                                         fl_error *error);
+fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path, const char *name,
+                                         double *value, fl_error *error);
+/* *texts = fl_memory block of `count` fl_memory blocks: a string dataset of rank 0 or 1. */
+fl_status fl_run_reader_texts(fl_run_reader *reader, const char *path, char ***texts, size_t *count,
+                              fl_error *error);
+/* Whether a group or dataset is there. */
 int fl_run_reader_has(fl_run_reader *reader, const char *path);
-/* Calls `visit` for every dataset path in name order. */
+/* Calls `visit` for every dataset path in name order; stops at the first status that is not FL_OK and returns
+ * it. */
 fl_status fl_run_reader_visit(fl_run_reader *reader,
-                              fl_status (*visit)(void *context, const char *path, size_t rank, const size_t *shape,
-                                                 fl_error *error),
+                              fl_status (*visit)(void *context, const char *path, size_t rank,
+                                                 const size_t *shape, fl_error *error),
                               void *context, fl_error *error);
 
 #endif

@@ -1,0 +1,328 @@
+/* Reading run files back (declared in run_file.h). The file may be anybody's: every type, rank and size is
+ * checked. */
+#include <hdf5.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/base/memory.h"
+#include "harness/store/hdf5_error.h"
+#include "harness/store/run_file.h"
+
+enum { MAX_RANK = 4 };
+static const size_t max_elements = (size_t)1 << 31; /* 16 GiB of float64 */
+
+struct fl_run_reader {
+    hid_t file;
+    char *name;
+};
+
+fl_status fl_run_reader_open(const char *path, fl_run_reader **out, fl_error *error) {
+    *out = NULL;
+    fl_hdf5_be_silent();
+    if (access(path, R_OK) != 0)
+        return fl_error_set(error, FL_ERROR_IO, "%s: cannot be read, or is not there", path);
+    fl_run_reader *reader = NULL;
+    FL_TRY(FL_ALLOCATE(&reader, 1, error));
+    fl_status status = fl_memory_copy_string(&reader->name, path, error);
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+    if (status == FL_OK) {
+        H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
+        reader->file = H5Fopen(path, H5F_ACC_RDONLY, list);
+        if (reader->file < 0) status = fl_hdf5_error(error, FL_ERROR_FORMAT, path, NULL, "open");
+    }
+    fl_hdf5_close(list);
+    if (status != FL_OK) {
+        fl_memory_free(reader->name);
+        fl_memory_free(reader);
+        return status;
+    }
+    *out = reader;
+    return FL_OK;
+}
+
+void fl_run_reader_close(fl_run_reader *reader) {
+    if (reader == NULL) return;
+    H5Fclose(reader->file);
+    fl_memory_free(reader->name);
+    fl_memory_free(reader);
+}
+
+int fl_run_reader_has(fl_run_reader *reader, const char *path) {
+    if (strcmp(path, "/") == 0) return 1;
+    char part[1024];
+    size_t bytes = strlen(path);
+    if (bytes == 0 || bytes >= sizeof part || path[0] != '/') return 0;
+    for (size_t i = 1; i <= bytes; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (H5Lexists(reader->file, part, H5P_DEFAULT) <= 0) return 0;
+    }
+    return H5Oexists_by_name(reader->file, path, H5P_DEFAULT) > 0;
+}
+
+static fl_status failed(const fl_run_reader *reader, const char *path, const char *verb, fl_error *error) {
+    return fl_hdf5_error(error, FL_ERROR_FORMAT, reader->name, path, verb);
+}
+
+static fl_status refuse(const fl_run_reader *reader, const char *path, const char *what, fl_error *error) {
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s: %s", reader->name, path, what);
+}
+
+static fl_status open_dataset(fl_run_reader *reader, const char *path, hid_t *dataset, fl_error *error) {
+    if (!fl_run_reader_has(reader, path)) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: there is no %s", reader->name, path);
+    }
+    *dataset = H5Dopen2(reader->file, path, H5P_DEFAULT);
+    return *dataset >= 0 ? FL_OK : failed(reader, path, "open the dataset", error);
+}
+
+/* Rank, shape and number of elements, at most `limit`; shape has room for MAX_RANK. */
+static fl_status measure_space(const fl_run_reader *reader, const char *path, hid_t space, size_t limit,
+                               size_t *rank, size_t *shape, size_t *elements, fl_error *error) {
+    int dimensions = space >= 0 ? H5Sget_simple_extent_ndims(space) : -1;
+    if (dimensions < 0 || H5Sget_simple_extent_type(space) == H5S_NULL)
+        return refuse(reader, path, "holds no values", error);
+    if (dimensions > MAX_RANK) return refuse(reader, path, "has more than 4 axes", error);
+    hsize_t sizes[MAX_RANK] = {0};
+    H5Sget_simple_extent_dims(space, sizes, NULL);
+    *rank = (size_t)dimensions;
+    *elements = 1;
+    for (size_t i = 0; i < *rank; i++) {
+        shape[i] = (size_t)sizes[i];
+        if (shape[i] > 0 && *elements > limit / shape[i])
+            return refuse(reader, path, "is too large to be read", error);
+        *elements *= shape[i];
+    }
+    return FL_OK;
+}
+
+static bool is_number(hid_t type) {
+    H5T_class_t class = H5Tget_class(type);
+    return class == H5T_FLOAT || class == H5T_INTEGER;
+}
+
+fl_status fl_run_reader_doubles(fl_run_reader *reader, const char *path, double **data, size_t *rank,
+                                size_t shape[4], fl_error *error) {
+    *data = NULL;
+    hid_t dataset = H5I_INVALID_HID;
+    FL_TRY(open_dataset(reader, path, &dataset, error));
+    hid_t space = H5Dget_space(dataset), type = H5Dget_type(dataset);
+    double *values = NULL;
+    size_t elements = 0, axes = 0, sizes[MAX_RANK] = {0};
+    fl_status status = FL_OK;
+    if (!is_number(type)) {
+        status = refuse(reader, path, "does not hold numbers", error);
+        goto done;
+    }
+    FL_TRY_DONE(status, measure_space(reader, path, space, max_elements, &axes, sizes, &elements, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&values, elements, error));
+    if (elements > 0 && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0) {
+        status = failed(reader, path, "read", error);
+        goto done;
+    }
+    *data = values;
+    values = NULL;
+    if (rank != NULL) *rank = axes;
+    if (shape != NULL) memcpy(shape, sizes, sizeof sizes);
+done:
+    fl_memory_free(values);
+    fl_hdf5_close(type);
+    fl_hdf5_close(space);
+    fl_hdf5_close(dataset);
+    return status;
+}
+
+/* What dataset and attribute have in common. */
+typedef herr_t (*read_call)(hid_t id, hid_t type, void *out);
+
+static herr_t read_dataset(hid_t id, hid_t type, void *out) {
+    return H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out);
+}
+
+static herr_t read_attribute(hid_t id, hid_t type, void *out) {
+    return H5Aread(id, type, out);
+}
+
+static fl_status copy_bytes(const char *text, size_t bytes, char **out, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(out, bytes + 1, error));
+    if (bytes > 0) memcpy(*out, text, bytes);
+    return FL_OK;
+}
+
+static fl_status read_variable(const fl_run_reader *reader, const char *path, hid_t id, read_call read,
+                               hid_t type, hid_t space, size_t count, char **texts, fl_error *error) {
+    char **raw = NULL;
+    FL_TRY(FL_ALLOCATE(&raw, count, error));
+    fl_status status = read(id, type, raw) >= 0 ? FL_OK : failed(reader, path, "read", error);
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        const char *text = raw[i] != NULL ? raw[i] : "";
+        status = copy_bytes(text, strlen(text), &texts[i], error);
+    }
+    H5Dvlen_reclaim(type, space, H5P_DEFAULT, raw);
+    fl_memory_free(raw);
+    return status;
+}
+
+static fl_status read_fixed(const fl_run_reader *reader, const char *path, hid_t id, read_call read,
+                            hid_t type, size_t count, char **texts, fl_error *error) {
+    size_t width = H5Tget_size(type);
+    if (width == 0 || width > max_elements / (count + 1))
+        return refuse(reader, path, "is too large to be read", error);
+    char *raw = NULL;
+    FL_TRY(FL_ALLOCATE(&raw, count * width, error));
+    fl_status status = read(id, type, raw) >= 0 ? FL_OK : failed(reader, path, "read", error);
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        const char *text = raw + i * width;
+        const char *end = memchr(text, '\0', width);
+        status = copy_bytes(text, end != NULL ? (size_t)(end - text) : width, &texts[i], error);
+    }
+    fl_memory_free(raw);
+    return status;
+}
+
+static void free_texts(char **texts, size_t count) {
+    for (size_t i = 0; texts != NULL && i < count; i++) fl_memory_free(texts[i]);
+    fl_memory_free(texts);
+}
+
+/* Strings of a dataset or attribute of rank 0 or 1; type and space are closed here. */
+static fl_status read_texts(const fl_run_reader *reader, const char *path, hid_t id, read_call read,
+                            hid_t type, hid_t space, char ***out, size_t *count, fl_error *error) {
+    char **texts = NULL;
+    size_t rank = 0, shape[MAX_RANK] = {0}, elements = 0;
+    fl_status status = FL_OK;
+    if (type < 0 || H5Tget_class(type) != H5T_STRING) {
+        status = refuse(reader, path, "does not hold text", error);
+        goto done;
+    }
+    FL_TRY_DONE(status, measure_space(reader, path, space, max_elements, &rank, shape, &elements, error));
+    if (rank > 1) {
+        status = refuse(reader, path, "is no list of texts", error);
+        goto done;
+    }
+    FL_TRY_DONE(status, FL_ALLOCATE(&texts, elements, error));
+    if (elements > 0) {
+        status = H5Tis_variable_str(type) > 0
+                     ? read_variable(reader, path, id, read, type, space, elements, texts, error)
+                     : read_fixed(reader, path, id, read, type, elements, texts, error);
+    }
+    if (status != FL_OK) goto done;
+    *out = texts;
+    *count = elements;
+    texts = NULL;
+done:
+    free_texts(texts, elements);
+    fl_hdf5_close(type);
+    fl_hdf5_close(space);
+    return status;
+}
+
+fl_status fl_run_reader_texts(fl_run_reader *reader, const char *path, char ***texts, size_t *count,
+                              fl_error *error) {
+    *texts = NULL;
+    *count = 0;
+    hid_t dataset = H5I_INVALID_HID;
+    FL_TRY(open_dataset(reader, path, &dataset, error));
+    fl_status status = read_texts(reader, path, dataset, read_dataset, H5Dget_type(dataset),
+                                  H5Dget_space(dataset), texts, count, error);
+    fl_hdf5_close(dataset);
+    return status;
+}
+
+/* The only text of a list. */
+static fl_status take_single(const fl_run_reader *reader, const char *path, char **texts, size_t count,
+                             char **text, fl_error *error) {
+    fl_status status = count == 1 ? FL_OK : refuse(reader, path, "is not a single text", error);
+    if (status == FL_OK) {
+        *text = texts[0];
+        texts[0] = NULL;
+    }
+    free_texts(texts, count);
+    return status;
+}
+
+fl_status fl_run_reader_text(fl_run_reader *reader, const char *path, char **text, fl_error *error) {
+    *text = NULL;
+    char **texts = NULL;
+    size_t count = 0;
+    FL_TRY(fl_run_reader_texts(reader, path, &texts, &count, error));
+    return take_single(reader, path, texts, count, text, error);
+}
+
+static fl_status open_attribute(fl_run_reader *reader, const char *path, const char *name, hid_t *attribute,
+                                fl_error *error) {
+    bool there =
+        fl_run_reader_has(reader, path) && H5Aexists_by_name(reader->file, path, name, H5P_DEFAULT) > 0;
+    if (!there)
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: %s has no attribute %s", reader->name, path, name);
+    *attribute = H5Aopen_by_name(reader->file, path, name, H5P_DEFAULT, H5P_DEFAULT);
+    return *attribute >= 0 ? FL_OK : failed(reader, path, "open the attribute", error);
+}
+
+fl_status fl_run_reader_attribute_text(fl_run_reader *reader, const char *path, const char *name, char **text,
+                                       fl_error *error) {
+    *text = NULL;
+    hid_t attribute = H5I_INVALID_HID;
+    FL_TRY(open_attribute(reader, path, name, &attribute, error));
+    char **texts = NULL;
+    size_t count = 0;
+    fl_status status = read_texts(reader, path, attribute, read_attribute, H5Aget_type(attribute),
+                                  H5Aget_space(attribute), &texts, &count, error);
+    fl_hdf5_close(attribute);
+    return status == FL_OK ? take_single(reader, path, texts, count, text, error) : status;
+}
+
+fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path, const char *name,
+                                         double *value, fl_error *error) {
+    hid_t attribute = H5I_INVALID_HID;
+    FL_TRY(open_attribute(reader, path, name, &attribute, error));
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    fl_status status = FL_OK;
+    if (!is_number(type) || H5Sget_simple_extent_npoints(space) != 1) {
+        status = refuse(reader, path, "attribute is not a number", error);
+    } else if (H5Aread(attribute, H5T_NATIVE_DOUBLE, value) < 0) {
+        status = failed(reader, path, "read the attribute", error);
+    }
+    fl_hdf5_close(space);
+    fl_hdf5_close(type);
+    fl_hdf5_close(attribute);
+    return status;
+}
+
+typedef struct visitor {
+    const fl_run_reader *reader;
+    fl_status (*visit)(void *context, const char *path, size_t rank, const size_t *shape, fl_error *error);
+    void *context;
+    fl_error *error;
+    fl_status status;
+} visitor;
+
+static herr_t visit_object(hid_t file, const char *name, const H5O_info_t *info, void *context) {
+    visitor *v = context;
+    if (info->type != H5O_TYPE_DATASET) return 0;
+    char path[1024];
+    size_t bytes = strlen(name);
+    if (bytes + 2 > sizeof path) return 0;
+    path[0] = '/';
+    memcpy(path + 1, name, bytes + 1);
+    hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
+    hid_t space = dataset >= 0 ? H5Dget_space(dataset) : H5I_INVALID_HID;
+    size_t rank = 0, shape[MAX_RANK] = {0}, elements = 0;
+    v->status = measure_space(v->reader, path, space, SIZE_MAX, &rank, shape, &elements, v->error);
+    fl_hdf5_close(space);
+    fl_hdf5_close(dataset);
+    if (v->status == FL_OK) v->status = v->visit(v->context, path, rank, shape, v->error);
+    return v->status == FL_OK ? 0 : 1;
+}
+
+fl_status fl_run_reader_visit(fl_run_reader *reader,
+                              fl_status (*visit)(void *context, const char *path, size_t rank,
+                                                 const size_t *shape, fl_error *error),
+                              void *context, fl_error *error) {
+    visitor v = {reader, visit, context, error, FL_OK};
+    herr_t result = H5Ovisit2(reader->file, H5_INDEX_NAME, H5_ITER_INC, visit_object, &v, H5O_INFO_BASIC);
+    if (v.status != FL_OK) return v.status;
+    return result < 0 ? failed(reader, "/", "list", error) : FL_OK;
+}

@@ -1,0 +1,568 @@
+#include "tests/support/reference_mixer.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/base/random.h"
+
+enum { MAX_D = 128 };
+
+typedef struct token_inputs {
+    double q[MAX_D], k[MAX_D], v[MAX_D]; /* of the linear branch */
+    double gate[MAX_D];                  /* in (0, 1), or ssd's dt before softplus */
+    double beta;
+} token_inputs;
+
+typedef struct rule_state {
+    double *s; /* [D][K] */
+    double *z; /* [K] */
+} rule_state;
+
+typedef struct world {
+    const fl_reference_call *call;
+    const fl_variant *variant;
+    const char *rule;
+    size_t heads, kv_heads, group, d, k_dim, micro;
+    token_inputs *tokens; /* [T][H] */
+    rule_state *states;   /* [H] */
+    bool *cached;         /* [Hkv][T] */
+    double *mass;         /* [Hkv][T] */
+} world;
+
+static void *zeroed(size_t count, size_t size) {
+    void *block = calloc(count > 0 ? count : 1, size);
+    if (block == NULL) abort();
+    return block;
+}
+
+static bool is_rule(const world *w, const char *name) {
+    return strcmp(w->rule, name) == 0;
+}
+
+static double sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static const float *parameter(const world *w, const char *name) {
+    return fl_mechanism_find(w->call->mechanism, w->call->layer, name);
+}
+
+static double length(size_t n, const double *x) {
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+static void unit(size_t n, const double *x, double *y) {
+    double norm = length(n, x);
+    for (size_t i = 0; i < n; i++) y[i] = x[i] / fmax(norm, 1e-12);
+}
+
+/* Inputs
+ * -------------------------------------------------------------------------------------------------------- */
+
+static double projected(const world *w, size_t t, const char *weight, const char *bias, size_t columns,
+                        size_t column) {
+    size_t e = w->call->mechanism->shape.model_dim;
+    const float *matrix = parameter(w, weight);
+    double sum = parameter(w, bias)[column];
+    for (size_t i = 0; i < e; i++) sum += (double)w->call->input[t * e + i] * matrix[i * columns + column];
+    return sum;
+}
+
+static double low_rank(const world *w, size_t t, size_t column) {
+    size_t e = w->call->mechanism->shape.model_dim, rank = w->variant->gate_rank, columns = w->heads * w->d;
+    const float *w1 = parameter(w, "gate.w1"), *w2 = parameter(w, "gate.w2");
+    double sum = parameter(w, "gate.bias")[column];
+    for (size_t r = 0; r < rank; r++) {
+        double inner = 0.0;
+        for (size_t i = 0; i < e; i++) inner += (double)w->call->input[t * e + i] * w1[i * rank + r];
+        sum += inner * w2[r * columns + column];
+    }
+    return sum;
+}
+
+static void gates(const world *w, size_t t, size_t h, token_inputs *token) {
+    const fl_rule *rule = w->variant->rule;
+    bool raw = is_rule(w, "ssd");
+    for (size_t i = 0; i < w->d && rule->gate != FL_GATE_NONE; i++) {
+        bool scalar = rule->gate == FL_GATE_SCALAR;
+        if (w->variant->gate_source == FL_GATE_CONSTANT) {
+            token->gate[i] = w->variant->gate_value;
+        } else {
+            double x = scalar ? projected(w, t, "gate.weight", "gate.bias", w->heads, h)
+                              : low_rank(w, t, h * w->d + i);
+            token->gate[i] = raw ? x : sigmoid(x);
+        }
+        if (scalar) break;
+    }
+    if (!rule->beta) return;
+    token->beta = w->variant->beta_source == FL_GATE_CONSTANT
+                      ? w->variant->beta_value
+                      : sigmoid(projected(w, t, "beta.weight", "beta.bias", w->heads, h));
+}
+
+static const float *raw_row(const world *w, char which, size_t t, size_t h) {
+    const fl_reference_call *call = w->call;
+    if (which == 'q') return call->query + (t * w->heads + h) * w->d;
+    const float *base = which == 'k' ? call->key : call->value;
+    return base + (t * w->kv_heads + h / w->group) * w->d;
+}
+
+static void convolved(const world *w, char which, size_t t, size_t h, double *y) {
+    size_t kernel = w->variant->conv_kernel;
+    char weight[24] = "conv.x.weight", bias[24] = "conv.x.bias";
+    weight[5] = bias[5] = which;
+    for (size_t i = 0; i < w->d; i++) {
+        if (kernel == 0) {
+            y[i] = raw_row(w, which, t, h)[i];
+            continue;
+        }
+        size_t channel = h * w->d + i;
+        y[i] = parameter(w, bias)[channel];
+        for (size_t tap = 0; tap < kernel; tap++) {
+            if (t + tap + 1 < kernel) continue;
+            y[i] += (double)parameter(w, weight)[channel * kernel + tap] *
+                    raw_row(w, which, t + tap + 1 - kernel, h)[i];
+        }
+    }
+}
+
+/* Features: what a query, or a key and value, become
+ * -------------------------------------------------------------- */
+
+static bool has_unit_inputs(const world *w) {
+    static const char *const names[] = {"gla", "kgla", "delta", "gated_delta", "kda", "comba", "gdn2", "oja"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (is_rule(w, names[i])) return true;
+    }
+    /* `unit` is the first member of the option structs that have it. */
+    if (is_rule(w, "retnet") || is_rule(w, "ssd") || is_rule(w, "rwkv7"))
+        return *(bool *)w->variant->rule_options;
+    return false;
+}
+
+static void softmax_pair(size_t n, const double *z, double *phi) {
+    for (int half = 0; half < 2; half++) {
+        double sign = half == 0 ? 1.0 : -1.0, top = -INFINITY, sum = 0.0;
+        for (size_t i = 0; i < n; i++) top = fmax(top, sign * z[i]);
+        for (size_t i = 0; i < n; i++) sum += exp(sign * z[i] - top);
+        for (size_t i = 0; i < n; i++) phi[(size_t)half * n + i] = exp(sign * z[i] - top) / sum;
+    }
+}
+
+static void feature_map(const world *w, size_t h, bool query, const double *x, double *phi) {
+    size_t d = w->d;
+    if (is_rule(w, "linear")) {
+        int map = *(int *)w->variant->rule_options;
+        double top = -INFINITY;
+        for (size_t i = 0; i < d; i++) top = fmax(top, x[i]);
+        for (size_t i = 0; i < d; i++) {
+            phi[i] = map == 0   ? x[i]
+                     : map == 1 ? (x[i] > 0 ? x[i] + 1.0 : exp(x[i]))
+                     : map == 2 ? fmax(x[i], 0.0)
+                                : exp(x[i] - top);
+        }
+    } else if (is_rule(w, "hedgehog")) {
+        const float *weight = parameter(w, query ? "hedgehog.query" : "hedgehog.key") + h * d * d;
+        double z[MAX_D] = {0.0};
+        for (size_t j = 0; j < d; j++) {
+            for (size_t i = 0; i < d; i++) z[j] += x[i] * weight[i * d + j];
+        }
+        softmax_pair(d, z, phi);
+    } else if (is_rule(w, "taylor")) {
+        double root = sqrt(sqrt((double)d));
+        phi[0] = 1.0;
+        for (size_t i = 0; i < d; i++) {
+            phi[1 + i] = x[i] / root;
+            for (size_t j = 0; j < d; j++) phi[1 + d + i * d + j] = x[i] * x[j] / (root * root * sqrt(2.0));
+        }
+    } else if (is_rule(w, "random_features")) {
+        const float *weight = parameter(w, "random_features.weight") + h * w->k_dim * d;
+        double root = sqrt(sqrt((double)d)), square = 0.0;
+        for (size_t i = 0; i < d; i++) square += x[i] / root * (x[i] / root);
+        for (size_t m = 0; m < w->k_dim; m++) {
+            double dot = 0.0;
+            for (size_t i = 0; i < d; i++) dot += weight[m * d + i] * x[i] / root;
+            phi[m] = exp(dot - square / 2.0) / sqrt((double)w->k_dim);
+        }
+    } else if (has_unit_inputs(w)) {
+        unit(d, x, phi);
+    } else {
+        memcpy(phi, x, d * sizeof *phi);
+    }
+}
+
+static void query_features(const world *w, size_t h, const token_inputs *token, double *q) {
+    if (is_rule(w, "delta_product")) {
+        unit(w->d, token->q, q);
+        return;
+    }
+    feature_map(w, h, true, token->q, q);
+    if (is_rule(w, "comba")) {
+        double k[MAX_D];
+        unit(w->d, token->k, k);
+        for (size_t i = 0; i < w->d; i++) q[i] -= parameter(w, "comba.correction")[h] * k[i];
+    }
+}
+
+/* The key and value of one micro step, as they would be written. */
+static void key_and_value(const world *w, size_t h, const token_inputs *token, size_t micro, double *k,
+                          double *v) {
+    size_t d = w->d;
+    memcpy(v, token->v, d * sizeof *v);
+    if (is_rule(w, "delta_product")) {
+        double scaled[MAX_D];
+        for (size_t i = 0; i < d; i++) {
+            size_t at = (h * w->micro + micro) * d + i;
+            scaled[i] = token->k[i] * parameter(w, "delta_product.key_scale")[at];
+            v[i] *= parameter(w, "delta_product.value_scale")[at];
+        }
+        unit(d, scaled, k);
+        return;
+    }
+    feature_map(w, h, false, token->k, k);
+    for (size_t i = 0; i < d; i++) {
+        if (is_rule(w, "gdn2")) v[i] *= 2.0 * sigmoid(parameter(w, "gdn2.write")[h * d + i]);
+        if (is_rule(w, "rwkv7"))
+            k[i] *= 1.0 + (token->beta - 1.0) * parameter(w, "rwkv7.replacement")[h * d + i];
+    }
+}
+
+/* Rules
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static void scale_columns(const world *w, double *s, const double *by, bool scalar) {
+    for (size_t j = 0; j < w->d; j++) {
+        for (size_t i = 0; i < w->k_dim; i++) s[j * w->k_dim + i] *= scalar ? by[0] : by[i];
+    }
+}
+
+static void add_outer(const world *w, double *s, double by, const double *v, const double *k) {
+    for (size_t j = 0; j < w->d; j++) {
+        for (size_t i = 0; i < w->k_dim; i++) s[j * w->k_dim + i] += by * v[j] * k[i];
+    }
+}
+
+static void read_plain(const world *w, const double *s, const double *q, double *y) {
+    for (size_t j = 0; j < w->d; j++) {
+        y[j] = 0.0;
+        for (size_t i = 0; i < w->k_dim; i++) y[j] += s[j * w->k_dim + i] * q[i];
+    }
+}
+
+/* S += b (v - S p) k^T */
+static void correct(const world *w, double *s, double b, const double *v, const double *p, const double *k) {
+    double e[MAX_D];
+    read_plain(w, s, p, e);
+    for (size_t j = 0; j < w->d; j++) e[j] = v[j] - e[j];
+    add_outer(w, s, b, e, k);
+}
+
+static void write_rwkv7(const world *w, size_t h, double *s, const token_inputs *token, const double *k,
+                        const double *v) {
+    size_t d = w->d;
+    double removed[MAX_D], direction[MAX_D], read[MAX_D], decay[MAX_D];
+    for (size_t i = 0; i < d; i++) {
+        removed[i] = token->k[i] * parameter(w, "rwkv7.removal")[h * d + i];
+        decay[i] = exp(-exp(-0.5) * token->gate[i]);
+    }
+    unit(d, removed, direction);
+    read_plain(w, s, direction, read);
+    scale_columns(w, s, decay, false);
+    add_outer(w, s, -token->beta, read, direction);
+    add_outer(w, s, 1.0, v, k);
+}
+
+static void write_oja(const world *w, double *s, const token_inputs *token, const double *k) {
+    size_t d = w->d;
+    double v[MAX_D], e[MAX_D];
+    unit(d, token->v, v);
+    for (size_t j = 0; j < d; j++) {
+        for (size_t i = 0; i < d; i++) s[j * d + i] *= token->gate[j];
+    }
+    for (size_t i = 0; i < d; i++) {
+        e[i] = k[i];
+        for (size_t j = 0; j < d; j++) e[i] -= s[j * d + i] * v[j];
+    }
+    add_outer(w, s, token->beta, v, e);
+}
+
+static void write_gla(const world *w, double *s, const token_inputs *token, const double *k,
+                      const double *v) {
+    for (size_t i = 0; i < w->d; i++) {
+        double keep = token->gate[i] * (is_rule(w, "kgla") ? 1.0 - token->beta * k[i] * k[i] : 1.0);
+        for (size_t j = 0; j < w->d; j++) s[j * w->d + i] *= keep;
+    }
+    add_outer(w, s, 1.0, v, k);
+}
+
+static void write_token(const world *w, size_t h, const token_inputs *token) {
+    rule_state *state = &w->states[h];
+    double *s = state->s;
+    double *k = zeroed(w->k_dim, sizeof *k), v[MAX_D], p[MAX_D];
+    key_and_value(w, h, token, 0, k, v);
+    if (is_rule(w, "gated")) {
+        scale_columns(w, s, token->gate, true);
+        add_outer(w, s, 1.0 - token->gate[0], v, k);
+    } else if (is_rule(w, "decay")) {
+        scale_columns(w, s, token->gate, true);
+        add_outer(w, s, 1.0, v, k);
+    } else if (is_rule(w, "retnet")) {
+        scale_columns(w, s, (double[]){1.0 - pow(2.0, -5.0 - (double)h)}, true);
+        add_outer(w, s, 1.0, v, k);
+    } else if (is_rule(w, "ssd")) {
+        double dt = log1p(exp(token->gate[0]));
+        scale_columns(w, s, (double[]){exp(-exp(parameter(w, "ssd.a_log")[h]) * dt)}, true);
+        add_outer(w, s, dt, v, k);
+    } else if (is_rule(w, "gla") || is_rule(w, "kgla")) {
+        write_gla(w, s, token, k, v);
+    } else if (is_rule(w, "delta")) {
+        correct(w, s, token->beta, v, k, k);
+    } else if (is_rule(w, "longhorn")) {
+        double norm = length(w->d, k);
+        correct(w, s, token->beta / (1.0 + token->beta * norm * norm), v, k, k);
+    } else if (is_rule(w, "gated_delta") || is_rule(w, "kda")) {
+        scale_columns(w, s, token->gate, is_rule(w, "gated_delta"));
+        correct(w, s, token->beta, v, k, k);
+    } else if (is_rule(w, "delta_product")) {
+        bool reflects = *(bool *)((char *)w->variant->rule_options + sizeof(size_t));
+        scale_columns(w, s, token->gate, true);
+        for (size_t micro = 0; micro < w->micro; micro++) {
+            key_and_value(w, h, token, micro, k, v);
+            correct(w, s, (reflects ? 2.0 : 1.0) * token->beta, v, k, k);
+        }
+    } else if (is_rule(w, "comba")) {
+        for (size_t i = 0; i < w->d; i++) p[i] = sigmoid(parameter(w, "comba.feedback")[h]) * k[i];
+        scale_columns(w, s, token->gate, true);
+        correct(w, s, token->beta, v, p, k);
+    } else if (is_rule(w, "gdn2")) {
+        for (size_t i = 0; i < w->d; i++)
+            p[i] = 2.0 * sigmoid(parameter(w, "gdn2.erase")[h * w->d + i]) * k[i];
+        scale_columns(w, s, token->gate, false);
+        correct(w, s, token->beta, v, p, k);
+    } else if (is_rule(w, "rwkv7")) {
+        write_rwkv7(w, h, s, token, k, v);
+    } else if (is_rule(w, "oja")) {
+        write_oja(w, s, token, k);
+    } else { /* kernels */
+        add_outer(w, s, 1.0, v, k);
+        for (size_t i = 0; i < w->k_dim; i++) state->z[i] += k[i];
+    }
+    free(k);
+}
+
+static double read_state(const world *w, size_t h, const double *q, double *y) {
+    double mass = 0.0;
+    read_plain(w, w->states[h].s, q, y);
+    for (size_t i = 0; i < w->k_dim; i++) mass += w->states[h].z[i] * q[i];
+    return mass;
+}
+
+/* Exact set and routing
+ * ----------------------------------------------------------------------------------------- */
+
+static bool is_exact(const world *w, size_t g, size_t i, size_t t) {
+    if (i > t) return false;
+    if (i < w->variant->sinks || t - i < w->variant->window) return true;
+    return w->cached[g * w->call->tokens + i];
+}
+
+static double recall_error(const world *w, size_t h, const token_inputs *token) {
+    double *k = zeroed(w->k_dim, sizeof *k), v[MAX_D], y[MAX_D], total = 0.0;
+    for (size_t micro = 0; micro < w->micro; micro++) {
+        double difference[MAX_D];
+        key_and_value(w, h, token, micro, k, v);
+        double mass = read_state(w, h, k, y);
+        for (size_t i = 0; i < w->d; i++) {
+            if (w->variant->normaliser) y[i] = mass == 0.0 ? 0.0 : y[i] / mass;
+            difference[i] = v[i] - y[i];
+        }
+        total += length(w->d, difference) / (double)w->micro;
+    }
+    free(k);
+    return total;
+}
+
+static double score(const world *w, size_t g, size_t i) {
+    double x[MAX_D], sum = 0.0;
+    const float *key = raw_row(w, 'k', i, g * w->group), *value = raw_row(w, 'v', i, g * w->group);
+    switch (w->variant->route) {
+    case FL_ROUTE_SELF_RECALL:
+        for (size_t h = g * w->group; h < (g + 1) * w->group; h++) {
+            if (w->variant->rule->stateless) break;
+            sum += recall_error(w, h, &w->tokens[i * w->heads + h]) / (double)w->group;
+        }
+        if (!w->variant->rule->stateless) return sum;
+        for (size_t c = 0; c < w->d; c++) x[c] = value[c];
+        return length(w->d, x);
+    case FL_ROUTE_ATTENTION_MASS:
+        return w->mass[g * w->call->tokens + i];
+    case FL_ROUTE_KEY_NORM:
+        for (size_t c = 0; c < w->d; c++) x[c] = key[c];
+        return length(w->d, x);
+    case FL_ROUTE_VALUE_NORM:
+        for (size_t c = 0; c < w->d; c++) x[c] = value[c];
+        return length(w->d, x);
+    case FL_ROUTE_RECENCY:
+        return (double)i;
+    case FL_ROUTE_RANDOM:
+        return (double)(fl_random_hash(w->variant->seed, w->call->layer, g, i) >> 11) * 0x1.0p-53;
+    }
+    return 0.0;
+}
+
+/* The token written at step t, or -1. */
+static int32_t route(const world *w, size_t g, size_t t) {
+    size_t tokens = w->call->tokens, window = w->variant->window, cached = 0;
+    if (t < window || t - window < w->variant->sinks) return -1;
+    size_t leaving = t - window;
+    for (size_t i = 0; i < tokens; i++) cached += w->cached[g * tokens + i];
+    w->cached[g * tokens + leaving] = w->variant->cache_budget > 0;
+    if (w->variant->cache_budget == 0) return (int32_t)leaving;
+    if (cached < w->variant->cache_budget) return -1;
+    size_t lowest = SIZE_MAX;
+    double lowest_score = INFINITY;
+    for (size_t i = 0; i < tokens; i++) { /* oldest first, so that ties send it */
+        if (!w->cached[g * tokens + i]) continue;
+        double of_token = score(w, g, i);
+        if (lowest == SIZE_MAX || of_token < lowest_score) {
+            lowest = i;
+            lowest_score = of_token;
+        }
+    }
+    w->cached[g * tokens + lowest] = false;
+    return (int32_t)lowest;
+}
+
+typedef struct exact_part {
+    double out[MAX_D]; /* sum of exp(x - top) v */
+    double sum, top;
+} exact_part;
+
+static exact_part attend(const world *w, size_t h, size_t t) {
+    exact_part part = {{0.0}, 0.0, -INFINITY};
+    size_t g = h / w->group, tokens = w->call->tokens;
+    double scale = w->call->mechanism->shape.scale;
+    const float *q = raw_row(w, 'q', t, h);
+    double *x = zeroed(t + 1, sizeof *x);
+    for (size_t i = 0; i <= t; i++) {
+        if (!is_exact(w, g, i, t)) continue;
+        for (size_t c = 0; c < w->d; c++) x[i] += scale * q[c] * raw_row(w, 'k', i, h)[c];
+        part.top = fmax(part.top, x[i]);
+    }
+    for (size_t i = 0; i <= t; i++) {
+        if (!is_exact(w, g, i, t)) continue;
+        double weight = exp(x[i] - part.top);
+        part.sum += weight;
+        for (size_t c = 0; c < w->d; c++) part.out[c] += weight * raw_row(w, 'v', i, h)[c];
+    }
+    for (size_t i = 0; i <= t && w->mass != NULL; i++) {
+        if (is_exact(w, g, i, t))
+            w->mass[g * tokens + i] += exp(x[i] - part.top) / part.sum / (double)w->group;
+    }
+    free(x);
+    return part;
+}
+
+static void merge(const world *w, size_t h, size_t t, const exact_part *exact, const double *read,
+                  double mass, double *y) {
+    const fl_variant *variant = w->variant;
+    bool exact_set = variant->window > 0 || variant->sinks > 0 || variant->cache_budget > 0;
+    bool linear = !variant->rule->stateless;
+    (void)t;
+    for (size_t i = 0; i < w->d; i++) {
+        double softmax = exact->sum > 0.0 ? exact->out[i] / exact->sum : 0.0;
+        double lin = !linear ? 0.0 : !variant->normaliser ? read[i] : mass == 0.0 ? 0.0 : read[i] / mass;
+        switch (variant->merge) {
+        case FL_MERGE_SUM:
+            y[i] = softmax + lin;
+            continue;
+        case FL_MERGE_HALF:
+            y[i] = exact_set ? 0.5 * softmax + 0.5 * lin : lin;
+            continue;
+        case FL_MERGE_SHARED_NORMALISER:
+        case FL_MERGE_LOLCATS:
+        case FL_MERGE_LOLCATS_INVARIANT:
+            break;
+        }
+        if (!linear || exact->sum == 0.0) {
+            y[i] = softmax + lin;
+            continue;
+        }
+        bool gamma = variant->merge != FL_MERGE_SHARED_NORMALISER;
+        double weight = gamma ? sigmoid(parameter(w, "merge.window_factor")[h]) : 1.0;
+        /* Kernel terms scaled by exp(-top), except in the published form. */
+        double kernel = variant->merge == FL_MERGE_LOLCATS ? 1.0 : exp(-exact->top);
+        y[i] = (weight * exact->out[i] + kernel * read[i]) / (weight * exact->sum + kernel * mass);
+    }
+}
+
+static void step(const world *w, size_t t) {
+    const fl_reference_call *call = w->call;
+    bool linear = !w->variant->rule->stateless;
+    double *q = zeroed(w->k_dim, sizeof *q);
+    for (size_t g = 0; g < w->kv_heads; g++) {
+        int32_t written = route(w, g, t);
+        call->written[g * call->tokens + t] = written;
+        for (size_t h = g * w->group; linear && written >= 0 && h < (g + 1) * w->group; h++) {
+            write_token(w, h, &w->tokens[(size_t)written * w->heads + h]);
+        }
+    }
+    for (size_t h = 0; h < w->heads; h++) {
+        exact_part exact = attend(w, h, t);
+        double read[MAX_D] = {0.0}, mass = 0.0;
+        call->state_norm[h * call->tokens + t] = 0.0;
+        if (linear) {
+            query_features(w, h, &w->tokens[t * w->heads + h], q);
+            mass = read_state(w, h, q, read);
+            call->state_norm[h * call->tokens + t] = length(w->d * w->k_dim, w->states[h].s);
+        }
+        merge(w, h, t, &exact, read, mass, call->output + (t * w->heads + h) * w->d);
+    }
+    free(q);
+}
+
+void fl_reference_mixer(const fl_reference_call *call) {
+    const fl_attention_shape *shape = &call->mechanism->shape;
+    const fl_variant *variant = call->mechanism->variant;
+    world w = {.call = call,
+               .variant = variant,
+               .rule = variant->rule->name,
+               .heads = shape->query_heads,
+               .kv_heads = shape->kv_heads,
+               .group = shape->query_heads / shape->kv_heads,
+               .d = shape->head_dim,
+               .micro = fl_rule_micro_steps(variant->rule, variant->rule_options)};
+    if (w.d > MAX_D) abort();
+    w.k_dim = is_rule(&w, "taylor") ? 1 + w.d + w.d * w.d
+                                    : fl_rule_key_dim(variant->rule, w.d, variant->rule_options);
+    w.tokens = zeroed(call->tokens * w.heads, sizeof *w.tokens);
+    w.states = zeroed(w.heads, sizeof *w.states);
+    w.cached = zeroed(w.kv_heads * call->tokens, sizeof *w.cached);
+    w.mass = zeroed(w.kv_heads * call->tokens, sizeof *w.mass);
+    for (size_t h = 0; h < w.heads; h++) {
+        w.states[h] = (rule_state){zeroed(w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim, sizeof(double))};
+    }
+    for (size_t t = 0; t < call->tokens && !variant->rule->stateless; t++) {
+        for (size_t h = 0; h < w.heads; h++) {
+            token_inputs *token = &w.tokens[t * w.heads + h];
+            convolved(&w, 'q', t, h, token->q);
+            convolved(&w, 'k', t, h, token->k);
+            convolved(&w, 'v', t, h, token->v);
+            gates(&w, t, h, token);
+        }
+    }
+    for (size_t t = 0; t < call->tokens; t++) step(&w, t);
+    for (size_t h = 0; h < w.heads; h++) {
+        free(w.states[h].s);
+        free(w.states[h].z);
+    }
+    free(w.tokens);
+    free(w.states);
+    free(w.cached);
+    free(w.mass);
+}
