@@ -191,7 +191,7 @@ fl_status fl_prompt_build(const fl_template *template, const char *subject, cons
 }
 
 fl_status fl_shots_start(fl_shot_source *source, fl_shot_rule rule, size_t shots, uint64_t seed,
-                         const fl_document_set *set, size_t subject, fl_error *error) {
+                         const fl_task_data *set, size_t subject, fl_error *error) {
     const fl_task_subject *of = &set->subjects[subject];
     const bool evaluated = of->shot_count == 0 && rule == FL_SHOTS_SAMPLED;
     *source = (fl_shot_source){
@@ -226,7 +226,7 @@ fl_status fl_shots_next(fl_shot_source *source, const fl_task_document *document
     }
     for (size_t i = 0; i < drawn && source->chosen_count < source->shots; i++) {
         const fl_task_document *shot = &source->pool[source->drawn[i]];
-        if (source->pool_is_evaluated && fl_document_equal(shot, document)) continue;
+        if (source->pool_is_evaluated && fl_task_document_equal(shot, document)) continue;
         source->chosen[source->chosen_count++] = shot;
     }
     return FL_OK;

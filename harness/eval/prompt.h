@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "harness/base/status.h"
-#include "harness/eval/document.h"
+#include "harness/eval/task_data.h"
 #include "harness/eval/python_random.h"
 #include "harness/eval/text_buffer.h"
 
@@ -57,7 +57,7 @@ typedef struct fl_shot_source {
 
 /* Starts a subject of the set. FL_ERROR_ARGUMENT when the pool is too small. */
 fl_status fl_shots_start(fl_shot_source *source, fl_shot_rule rule, size_t shots, uint64_t seed,
-                         const fl_document_set *set, size_t subject, fl_error *error);
+                         const fl_task_data *set, size_t subject, fl_error *error);
 /* source->chosen [chosen_count] = the shots of the next document. */
 fl_status fl_shots_next(fl_shot_source *source, const fl_task_document *document, fl_error *error);
 void fl_shots_release(fl_shot_source *source);

@@ -70,31 +70,31 @@ static long letter_index(const char *answer) {
 }
 
 static fl_status add_row(const fl_csv_row *row, const char *file, size_t subject, size_t index,
-                         fl_document_set *set, fl_document_list *list, fl_error *error) {
+                         fl_task_data *set, fl_task_document_list *list, fl_error *error) {
     if (row->cells != COLUMNS) {
         return fl_error_set(error, FL_ERROR_FORMAT,
                             "%s:%zu: %zu cells instead of %d (question, four choices, answer)", file,
                             row->line, row->cells, COLUMNS);
     }
     fl_task_document *document = NULL;
-    FL_TRY(fl_document_list_add(list, &document, error));
+    FL_TRY(fl_task_document_list_add(list, &document, error));
     document->index = index;
     document->subject = subject;
     document->file = file;
     document->line = row->line;
-    FL_TRY(fl_document_set_piece(document, 0, row->cell[0], strlen(row->cell[0]), error));
+    FL_TRY(fl_task_document_set_piece(document, 0, row->cell[0], strlen(row->cell[0]), error));
     for (int i = 1; i < COLUMNS - 1; i++) {
-        FL_TRY(fl_document_add_choice(document, row->cell[i], strlen(row->cell[i]), error));
+        FL_TRY(fl_task_document_add_choice(document, row->cell[i], strlen(row->cell[i]), error));
     }
     const char *answer = row->cell[COLUMNS - 1];
     return fl_reader_set_gold(set, document, letter_index(answer), answer[0] == '\0' ? NULL : answer, error);
 }
 
-static fl_status read_file(const char *path, size_t subject, fl_document_set *set, fl_document_list *list,
+static fl_status read_file(const char *path, size_t subject, fl_task_data *set, fl_task_document_list *list,
                            fl_error *error) {
     const char *kept = NULL;
     fl_csv_table *table = NULL;
-    FL_TRY(fl_document_set_add_file(set, path, &kept, error));
+    FL_TRY(fl_task_data_add_file(set, path, &kept, error));
     FL_TRY(fl_csv_read(path, &table, error));
     fl_status status = fl_reader_note_mark(set, path, table->byte_order_mark, error);
     const size_t first = table->count > 0 && is_header(&table->rows[0]) ? 1 : 0;
@@ -106,7 +106,7 @@ static fl_status read_file(const char *path, size_t subject, fl_document_set *se
 }
 
 static fl_status read_split(const char *folder, const char *name, const char *split, size_t subject,
-                            fl_document_set *set, fl_document_list *list, fl_error *error) {
+                            fl_task_data *set, fl_task_document_list *list, fl_error *error) {
     fl_text_buffer path = {0};
     fl_status status =
         fl_text_buffer_add_all(&path, error, folder, "/", split, "/", name, "_", split, ".csv", NULL);
@@ -116,14 +116,14 @@ static fl_status read_split(const char *folder, const char *name, const char *sp
 }
 
 static fl_status read_subjects(const fl_reader_request *request, const char *folder,
-                               const subject_names *names, fl_document_set *set, fl_error *error) {
+                               const subject_names *names, fl_task_data *set, fl_error *error) {
     bool found = false;
     for (size_t i = 0; i < names->count; i++) {
         const char *name = names->names[i];
         if (request->subject != NULL && strcmp(request->subject, name) != 0) continue;
         found = true;
         size_t subject = 0;
-        FL_TRY(fl_document_set_add_subject(set, name, &subject, error));
+        FL_TRY(fl_task_data_add_subject(set, name, &subject, error));
         FL_TRY(read_split(folder, name, request->split, subject, set, &set->documents, error));
         if (request->needs_shots) FL_TRY(read_split(folder, name, "dev", subject, set, &set->pool, error));
     }
@@ -137,7 +137,7 @@ static fl_status mmlu_row(const fl_reader_row *row, fl_error *error) {
     return fl_reader_gold(row, "answer", 0, error);
 }
 
-static fl_status read_folder(const fl_reader_request *request, const char *folder, fl_document_set *set,
+static fl_status read_folder(const fl_reader_request *request, const char *folder, fl_task_data *set,
                              fl_error *error) {
     char *split_folder = NULL;
     subject_names names = {0};
@@ -149,7 +149,7 @@ static fl_status read_folder(const fl_reader_request *request, const char *folde
     return status;
 }
 
-fl_status fl_read_hendrycks(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_hendrycks(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     if (!fl_path_is_folder(request->path)) return fl_reader_read_subject_rows(request, set, mmlu_row, error);
     char *nested = NULL;
     FL_TRY(fl_path_join(request->path, "data", &nested, error));

@@ -18,7 +18,7 @@ static fl_status add_target(const fl_reader_row *row, const char *text, const cJ
     if (!cJSON_IsNumber(label) || (label->valuedouble != 0.0 && label->valuedouble != 1.0)) {
         return fl_json_rows_fault(row->rows, row->row, error, "a target's label is not 0 or 1");
     }
-    FL_TRY(fl_document_add_choice(row->document, text, strlen(text), error));
+    FL_TRY(fl_task_document_add_choice(row->document, text, strlen(text), error));
     row->document->correct[row->document->choices - 1] = label->valuedouble == 1.0;
     return FL_OK;
 }
@@ -65,7 +65,7 @@ static fl_status add_list(fl_task_document *document, const char *list, unsigned
         const char *next = list + length + (list[length] == ';');
         while (length > 0 && list[length - 1] == ' ') length--;
         if (length > 0) {
-            FL_TRY(fl_document_add_choice(document, list, length, error));
+            FL_TRY(fl_task_document_add_choice(document, list, length, error));
             document->correct[document->choices - 1] = correct;
         }
         list = next;
@@ -95,11 +95,11 @@ static fl_status add_csv_row(const fl_csv_row *row, const size_t columns[COLUMNS
                              fl_task_document *document, fl_error *error) {
     const char *question = row->cell[columns[COLUMN_QUESTION]], *best = row->cell[columns[COLUMN_BEST]];
     FL_TRY(FL_ALLOCATE(&document->correct, FL_DOCUMENT_MAX_CHOICES, error));
-    FL_TRY(fl_document_set_piece(document, 0, question, strlen(question), error));
+    FL_TRY(fl_task_document_set_piece(document, 0, question, strlen(question), error));
     if (all_correct) {
         FL_TRY(add_list(document, row->cell[columns[COLUMN_CORRECT]], 1, error));
     } else {
-        FL_TRY(fl_document_add_choice(document, best, strlen(best), error));
+        FL_TRY(fl_task_document_add_choice(document, best, strlen(best), error));
         document->correct[0] = 1;
     }
     if (document->choices == 0) {
@@ -110,10 +110,10 @@ static fl_status add_csv_row(const fl_csv_row *row, const size_t columns[COLUMNS
 }
 
 static fl_status add_csv_rows(const fl_csv_table *table, const char *file, bool all_correct,
-                              fl_document_set *set, fl_error *error) {
+                              fl_task_data *set, fl_error *error) {
     size_t columns[COLUMNS], subject = 0;
     FL_TRY(find_columns(table, file, columns, error));
-    FL_TRY(fl_document_set_add_subject(set, "", &subject, error));
+    FL_TRY(fl_task_data_add_subject(set, "", &subject, error));
     for (size_t i = 1; i < table->count; i++) {
         const fl_csv_row *row = &table->rows[i];
         if (row->cells != table->rows[0].cells) {
@@ -121,7 +121,7 @@ static fl_status add_csv_rows(const fl_csv_table *table, const char *file, bool 
                                 row->line, row->cells, table->rows[0].cells);
         }
         fl_task_document *document = NULL;
-        FL_TRY(fl_document_list_add(&set->documents, &document, error));
+        FL_TRY(fl_task_document_list_add(&set->documents, &document, error));
         document->index = i - 1;
         document->subject = subject;
         document->file = file;
@@ -131,14 +131,14 @@ static fl_status add_csv_rows(const fl_csv_table *table, const char *file, bool 
     return FL_OK;
 }
 
-static fl_status read_csv(const char *path, bool all_correct, fl_document_set *set, fl_error *error) {
+static fl_status read_csv(const char *path, bool all_correct, fl_task_data *set, fl_error *error) {
     const char *kept = NULL;
     fl_csv_table *table = NULL;
-    FL_TRY(fl_document_set_add_file(set, path, &kept, error));
+    FL_TRY(fl_task_data_add_file(set, path, &kept, error));
     FL_TRY(fl_csv_read(path, &table, error));
     fl_status status = fl_reader_note_mark(set, path, table->byte_order_mark, error);
     if (status == FL_OK) {
-        status = fl_document_set_note(
+        status = fl_task_data_note(
             set, error, "%s: choices made from the question file; the official lists are in mc_task.json",
             path);
     }
@@ -147,7 +147,7 @@ static fl_status read_csv(const char *path, bool all_correct, fl_document_set *s
     return status;
 }
 
-static fl_status read_truthfulqa(const fl_reader_request *request, fl_document_set *set, bool all_correct,
+static fl_status read_truthfulqa(const fl_reader_request *request, fl_task_data *set, bool all_correct,
                                  fl_error *error) {
     char *path = NULL;
     FL_TRY(fl_reader_resolve(request, &path, error));
@@ -159,10 +159,10 @@ static fl_status read_truthfulqa(const fl_reader_request *request, fl_document_s
     return status;
 }
 
-fl_status fl_read_truthfulqa_mc1(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_truthfulqa_mc1(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return read_truthfulqa(request, set, false, error);
 }
 
-fl_status fl_read_truthfulqa_mc2(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_truthfulqa_mc2(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return read_truthfulqa(request, set, true, error);
 }

@@ -24,8 +24,8 @@ fl_status fl_reader_resolve(const fl_reader_request *request, char **file, fl_er
                         any ? request->file_names[0] : "a known file", any ? " or another known file" : "");
 }
 
-fl_status fl_reader_note_mark(fl_document_set *set, const char *path, bool mark, fl_error *error) {
-    return mark ? fl_document_set_note(set, error, "%s:1: byte-order mark skipped", path) : FL_OK;
+fl_status fl_reader_note_mark(fl_task_data *set, const char *path, bool mark, fl_error *error) {
+    return mark ? fl_task_data_note(set, error, "%s:1: byte-order mark skipped", path) : FL_OK;
 }
 
 static const char *subject_of(const fl_json_rows *rows, size_t row) {
@@ -36,18 +36,18 @@ static const char *subject_of(const fl_json_rows *rows, size_t row) {
 typedef struct row_walk {
     const fl_json_rows *rows;
     const char *file;
-    fl_document_set *set;
+    fl_task_data *set;
     fl_row_reader read;
 } row_walk;
 
 /* Rows of one subject (NULL: all) become documents of `list`. */
 static fl_status walk_rows(const row_walk *walk, const char *subject_name, size_t subject,
-                           fl_document_list *list, fl_error *error) {
+                           fl_task_document_list *list, fl_error *error) {
     size_t index = 0;
     for (size_t i = 0; i < walk->rows->count; i++) {
         if (subject_name != NULL && strcmp(subject_of(walk->rows, i), subject_name) != 0) continue;
         fl_task_document *document = NULL;
-        FL_TRY(fl_document_list_add(list, &document, error));
+        FL_TRY(fl_task_document_list_add(list, &document, error));
         document->index = index++;
         document->subject = subject;
         document->file = walk->file;
@@ -58,10 +58,10 @@ static fl_status walk_rows(const row_walk *walk, const char *subject_name, size_
     return FL_OK;
 }
 
-static fl_status open_rows(const char *path, fl_document_set *set, fl_row_reader read, fl_json_rows **rows,
+static fl_status open_rows(const char *path, fl_task_data *set, fl_row_reader read, fl_json_rows **rows,
                            row_walk *walk, fl_error *error) {
     const char *kept = NULL;
-    FL_TRY(fl_document_set_add_file(set, path, &kept, error));
+    FL_TRY(fl_task_data_add_file(set, path, &kept, error));
     FL_TRY(fl_json_rows_read(path, rows, error));
     *walk = (row_walk){.rows = *rows, .file = kept, .set = set, .read = read};
     return fl_reader_note_mark(set, path, (*rows)->byte_order_mark, error);
@@ -87,7 +87,7 @@ static fl_status distinct_subjects(const fl_json_rows *rows, const char ***names
     return FL_OK;
 }
 
-static fl_status read_files(const fl_reader_request *request, const char *path, fl_document_set *set,
+static fl_status read_files(const fl_reader_request *request, const char *path, fl_task_data *set,
                             fl_row_reader read, bool by_subject, fl_error *error) {
     fl_json_rows *rows = NULL, *shot_rows = NULL;
     const char **names = NULL;
@@ -103,7 +103,7 @@ static fl_status read_files(const fl_reader_request *request, const char *path, 
         const char *name = by_subject ? names[i] : NULL;
         if (request->subject != NULL && name != NULL && strcmp(request->subject, name) != 0) continue;
         size_t subject = 0;
-        FL_TRY_DONE(status, fl_document_set_add_subject(set, name == NULL ? "" : name, &subject, error));
+        FL_TRY_DONE(status, fl_task_data_add_subject(set, name == NULL ? "" : name, &subject, error));
         FL_TRY_DONE(status, walk_rows(&walk, name, subject, &set->documents, error));
         if (shot_rows == NULL) continue;
         FL_TRY_DONE(status, walk_rows(&shot_walk, name, subject, &set->pool, error));
@@ -115,7 +115,7 @@ done:
     return status;
 }
 
-static fl_status resolve_and_read(const fl_reader_request *request, fl_document_set *set, fl_row_reader read,
+static fl_status resolve_and_read(const fl_reader_request *request, fl_task_data *set, fl_row_reader read,
                                   bool by_subject, fl_error *error) {
     char *path = NULL;
     FL_TRY(fl_reader_resolve(request, &path, error));
@@ -124,26 +124,26 @@ static fl_status resolve_and_read(const fl_reader_request *request, fl_document_
     return status;
 }
 
-fl_status fl_reader_read_rows(const fl_reader_request *request, fl_document_set *set, fl_row_reader read,
+fl_status fl_reader_read_rows(const fl_reader_request *request, fl_task_data *set, fl_row_reader read,
                               fl_error *error) {
     return resolve_and_read(request, set, read, false, error);
 }
 
-fl_status fl_reader_read_subject_rows(const fl_reader_request *request, fl_document_set *set,
-                                      fl_row_reader read, fl_error *error) {
+fl_status fl_reader_read_subject_rows(const fl_reader_request *request, fl_task_data *set, fl_row_reader read,
+                                      fl_error *error) {
     return resolve_and_read(request, set, read, true, error);
 }
 
 fl_status fl_reader_piece(const fl_reader_row *row, size_t piece, const char *member, fl_error *error) {
     const char *text = NULL;
     FL_TRY(fl_json_rows_text(row->rows, row->row, member, &text, error));
-    return fl_document_set_piece(row->document, piece, text, strlen(text), error);
+    return fl_task_document_set_piece(row->document, piece, text, strlen(text), error);
 }
 
 fl_status fl_reader_choice(const fl_reader_row *row, const char *member, fl_error *error) {
     const char *text = NULL;
     FL_TRY(fl_json_rows_text(row->rows, row->row, member, &text, error));
-    return fl_document_add_choice(row->document, text, strlen(text), error);
+    return fl_task_document_add_choice(row->document, text, strlen(text), error);
 }
 
 fl_status fl_reader_choices(const fl_reader_row *row, const char *member, fl_error *error) {
@@ -154,24 +154,24 @@ fl_status fl_reader_choices(const fl_reader_row *row, const char *member, fl_err
             return fl_json_rows_fault(row->rows, row->row, error,
                                       "\"%s\" holds something that is not a string", member);
         }
-        FL_TRY(
-            fl_document_add_choice(row->document, choice->valuestring, strlen(choice->valuestring), error));
+        FL_TRY(fl_task_document_add_choice(row->document, choice->valuestring, strlen(choice->valuestring),
+                                           error));
     }
     if (row->document->choices >= 2) return FL_OK;
     return fl_json_rows_fault(row->rows, row->row, error, "\"%s\" has fewer than two choices", member);
 }
 
-fl_status fl_reader_set_gold(fl_document_set *set, fl_task_document *document, long gold, const char *answer,
+fl_status fl_reader_set_gold(fl_task_data *set, fl_task_document *document, long gold, const char *answer,
                              fl_error *error) {
     if (gold >= 0 && (size_t)gold < document->choices) {
         document->gold = (int)gold;
         return FL_OK;
     }
     document->gold = FL_GOLD_MISSING;
-    return fl_document_set_note(
-        set, error, "%s:%zu: answer %s%s%s is none of the %zu choices; scored as wrong", document->file,
-        document->line, answer == NULL ? "" : "\"", answer == NULL ? "missing:" : answer,
-        answer == NULL ? "" : "\"", document->choices);
+    return fl_task_data_note(set, error, "%s:%zu: answer %s%s%s is none of the %zu choices; scored as wrong",
+                             document->file, document->line, answer == NULL ? "" : "\"",
+                             answer == NULL ? "missing:" : answer, answer == NULL ? "" : "\"",
+                             document->choices);
 }
 
 static long answer_index(const char *text, int base) {

@@ -15,7 +15,7 @@ static fl_status choices_row(const fl_reader_row *row, fl_error *error) {
     return fl_reader_gold(row, "answer", 0, error);
 }
 
-fl_status fl_read_choices(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_choices(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return fl_reader_read_subject_rows(request, set, choices_row, error);
 }
 
@@ -33,15 +33,15 @@ static fl_status instruction_row(const fl_reader_row *row, fl_error *error) {
                                   "\"instruction\" has not the form \"... question: ... Answer1: ...\"");
     }
     stem += sizeof question_mark - 1;
-    FL_TRY(fl_document_set_piece(row->document, 0, stem, (size_t)(answers - stem), error));
+    FL_TRY(fl_task_document_set_piece(row->document, 0, stem, (size_t)(answers - stem), error));
     const char *start = answers + sizeof answers_mark - 1;
     for (int number = 2; start != NULL; number++) {
         char mark[24];
         snprintf(mark, sizeof mark, " Answer%d: ", number);
         const char *next = strstr(start, mark);
         if (next != NULL && next >= end) next = NULL;
-        FL_TRY(fl_document_add_choice(row->document, start, (size_t)((next == NULL ? end : next) - start),
-                                      error));
+        FL_TRY(fl_task_document_add_choice(row->document, start,
+                                           (size_t)((next == NULL ? end : next) - start), error));
         start = next == NULL ? NULL : next + strlen(mark);
     }
     int chosen = 0, used = 0;
@@ -67,7 +67,7 @@ static fl_status add_labelled(const fl_reader_row *row, const cJSON *text, const
         return fl_json_rows_fault(row->rows, row->row, error,
                                   "a choice needs \"text\" and \"label\" strings");
     }
-    FL_TRY(fl_document_add_choice(row->document, text->valuestring, strlen(text->valuestring), error));
+    FL_TRY(fl_task_document_add_choice(row->document, text->valuestring, strlen(text->valuestring), error));
     labels[row->document->choices - 1] = label;
     return FL_OK;
 }
@@ -109,7 +109,7 @@ static fl_status arc_row(const fl_reader_row *row, fl_error *error) {
     return fl_json_rows_fault(row->rows, row->row, error, "fewer than two choices");
 }
 
-fl_status fl_read_arc(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_arc(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return fl_reader_read_rows(request, set, arc_row, error);
 }
 
@@ -121,8 +121,8 @@ static fl_status piqa_row(const fl_reader_row *row, fl_error *error) {
     return fl_reader_gold(row, "label", 0, error);
 }
 
-static fl_status set_labels(const char *labels, const char *path, fl_document_set *set,
-                            fl_document_list *list, fl_error *error) {
+static fl_status set_labels(const char *labels, const char *path, fl_task_data *set,
+                            fl_task_document_list *list, fl_error *error) {
     size_t lines = 0;
     for (const char *at = labels; *at != '\0'; lines++) {
         const size_t length = strcspn(at, "\r\n");
@@ -142,7 +142,7 @@ static fl_status set_labels(const char *labels, const char *path, fl_document_se
 }
 
 /* Labels of `list` from NAME-labels.lst beside NAME.jsonl: one digit a line. */
-static fl_status piqa_labels(fl_document_set *set, fl_document_list *list, fl_error *error) {
+static fl_status piqa_labels(fl_task_data *set, fl_task_document_list *list, fl_error *error) {
     const char *path = list->items[0].file, *kept = NULL;
     const size_t length = strlen(path);
     const bool named = length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
@@ -154,7 +154,7 @@ static fl_status piqa_labels(fl_document_set *set, fl_document_list *list, fl_er
     FL_TRY_DONE(status, fl_text_buffer_add_string(&labels_path, "-labels.lst", error));
     FL_TRY_DONE(status, fl_text_file_read(labels_path.text, &labels, &bytes, error));
     FL_TRY_DONE(status, fl_text_file_check(labels_path.text, labels, bytes, error));
-    FL_TRY_DONE(status, fl_document_set_add_file(set, labels_path.text, &kept, error));
+    FL_TRY_DONE(status, fl_task_data_add_file(set, labels_path.text, &kept, error));
     status = set_labels(labels, labels_path.text, set, list, error);
 done:
     fl_text_buffer_release(&labels_path);
@@ -162,14 +162,14 @@ done:
     return status;
 }
 
-static bool lacks_gold(const fl_document_list *list) {
+static bool lacks_gold(const fl_task_document_list *list) {
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i].gold != FL_GOLD_MISSING) return false;
     }
     return list->count > 0;
 }
 
-fl_status fl_read_piqa(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_piqa(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     FL_TRY(fl_reader_read_rows(request, set, piqa_row, error));
     if (lacks_gold(&set->documents)) FL_TRY(piqa_labels(set, &set->documents, error));
     if (lacks_gold(&set->pool)) FL_TRY(piqa_labels(set, &set->pool, error));
@@ -182,7 +182,7 @@ static fl_status sentence_row(const fl_reader_row *row, fl_error *error) {
     FL_TRY(fl_json_rows_text(row->rows, row->row, "sentence", &sentence, error));
     const char *blank = strchr(sentence, '_');
     if (blank == NULL) return fl_json_rows_fault(row->rows, row->row, error, "\"sentence\" has no \"_\"");
-    FL_TRY(fl_document_set_piece(row->document, 0, blank + 1, strlen(blank + 1), error));
+    FL_TRY(fl_task_document_set_piece(row->document, 0, blank + 1, strlen(blank + 1), error));
     for (int i = 0; i < 2; i++) {
         const char *option = NULL;
         FL_TRY(fl_json_rows_text(row->rows, row->row, options[i], &option, error));
@@ -190,7 +190,7 @@ static fl_status sentence_row(const fl_reader_row *row, fl_error *error) {
         fl_status status = fl_text_buffer_add(&context, sentence, (size_t)(blank - sentence), error);
         if (status == FL_OK) status = fl_text_buffer_add_string(&context, option, error);
         if (status == FL_OK)
-            status = fl_document_add_choice(row->document, context.text, context.bytes, error);
+            status = fl_task_document_add_choice(row->document, context.text, context.bytes, error);
         fl_text_buffer_release(&context);
         FL_TRY(status);
     }
@@ -204,7 +204,7 @@ static fl_status winogrande_row(const fl_reader_row *row, fl_error *error) {
     return fl_reader_gold(row, "gold", 0, error);
 }
 
-fl_status fl_read_winogrande(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_winogrande(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return fl_reader_read_rows(request, set, winogrande_row, error);
 }
 
@@ -216,7 +216,7 @@ static fl_status hellaswag_row(const fl_reader_row *row, fl_error *error) {
     fl_text_buffer text = {0};
     fl_status status;
     FL_TRY_DONE(status, fl_hellaswag_query(label, first, second, &text, error));
-    FL_TRY_DONE(status, fl_document_set_piece(row->document, 0, text.text, text.bytes, error));
+    FL_TRY_DONE(status, fl_task_document_set_piece(row->document, 0, text.text, text.bytes, error));
     const cJSON *endings = NULL;
     FL_TRY_DONE(status, fl_json_rows_array(row->rows, row->row, "endings", &endings, error));
     for (const cJSON *ending = endings->child; ending != NULL; ending = ending->next) {
@@ -228,7 +228,7 @@ static fl_status hellaswag_row(const fl_reader_row *row, fl_error *error) {
         fl_text_buffer_clear(&text);
         FL_TRY_DONE(status,
                     fl_hellaswag_preprocess(ending->valuestring, strlen(ending->valuestring), &text, error));
-        FL_TRY_DONE(status, fl_document_add_choice(row->document, text.text, text.bytes, error));
+        FL_TRY_DONE(status, fl_task_document_add_choice(row->document, text.text, text.bytes, error));
     }
     status = fl_reader_gold(row, "label", 0, error);
 done:
@@ -236,7 +236,7 @@ done:
     return status;
 }
 
-fl_status fl_read_hellaswag(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_hellaswag(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return fl_reader_read_rows(request, set, hellaswag_row, error);
 }
 
@@ -251,11 +251,11 @@ static fl_status lambada_row(const fl_reader_row *row, fl_error *error) {
     const char *space = strrchr(text, ' '); /* the space character alone separates words here */
     if (space == NULL)
         return fl_json_rows_fault(row->rows, row->row, error, "\"text\" has no space before a last word");
-    FL_TRY(fl_document_set_piece(row->document, 0, text, (size_t)(space - text), error));
-    return fl_document_add_choice(row->document, space + 1, strlen(space + 1), error);
+    FL_TRY(fl_task_document_set_piece(row->document, 0, text, (size_t)(space - text), error));
+    return fl_task_document_add_choice(row->document, space + 1, strlen(space + 1), error);
 }
 
-fl_status fl_read_lambada(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_lambada(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return fl_reader_read_rows(request, set, lambada_row, error);
 }
 
@@ -265,26 +265,26 @@ static fl_status page_row(const fl_reader_row *row, fl_error *error) {
 }
 
 /* Spans of a text file become documents. */
-static fl_status add_spans(fl_document_set *set, const char *path, const char *text,
-                           const fl_text_span *spans, size_t count, fl_error *error) {
+static fl_status add_spans(fl_task_data *set, const char *path, const char *text, const fl_text_span *spans,
+                           size_t count, fl_error *error) {
     size_t subject = 0;
     const char *kept = NULL;
-    FL_TRY(fl_document_set_add_file(set, path, &kept, error));
-    FL_TRY(fl_document_set_add_subject(set, "", &subject, error));
+    FL_TRY(fl_task_data_add_file(set, path, &kept, error));
+    FL_TRY(fl_task_data_add_subject(set, "", &subject, error));
     for (size_t i = 0; i < count; i++) {
         fl_task_document *document = NULL;
-        FL_TRY(fl_document_list_add(&set->documents, &document, error));
+        FL_TRY(fl_task_document_list_add(&set->documents, &document, error));
         document->index = i;
         document->subject = subject;
         document->file = kept;
         document->line = spans[i].line;
         document->gold = 0;
-        FL_TRY(fl_document_set_piece(document, 0, text + spans[i].start, spans[i].bytes, error));
+        FL_TRY(fl_task_document_set_piece(document, 0, text + spans[i].start, spans[i].bytes, error));
     }
     return FL_OK;
 }
 
-static fl_status read_text_file(const fl_reader_request *request, fl_document_set *set, bool pages,
+static fl_status read_text_file(const fl_reader_request *request, fl_task_data *set, bool pages,
                                 fl_error *error) {
     char *path = NULL, *text = NULL;
     fl_text_span *spans = NULL;
@@ -303,12 +303,12 @@ done:
     return status;
 }
 
-fl_status fl_read_wikitext(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_wikitext(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     const char *dot = strrchr(request->path, '.');
     if (dot != NULL && strcmp(dot, ".jsonl") == 0) return fl_reader_read_rows(request, set, page_row, error);
     return read_text_file(request, set, true, error);
 }
 
-fl_status fl_read_text(const fl_reader_request *request, fl_document_set *set, fl_error *error) {
+fl_status fl_read_text(const fl_reader_request *request, fl_task_data *set, fl_error *error) {
     return read_text_file(request, set, false, error);
 }

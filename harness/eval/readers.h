@@ -19,7 +19,7 @@
 #define FL_EVAL_READERS_H
 
 #include "harness/base/status.h"
-#include "harness/eval/document.h"
+#include "harness/eval/task_data.h"
 
 typedef struct fl_reader_request {
     const char *path;              /* file or folder as the user gave it */
@@ -30,19 +30,19 @@ typedef struct fl_reader_request {
     const char *const *file_names; /* NULL-terminated: looked for, in order, when path is a folder */
 } fl_reader_request;
 
-typedef fl_status (*fl_reader)(const fl_reader_request *request, fl_document_set *set, fl_error *error);
+typedef fl_status (*fl_reader)(const fl_reader_request *request, fl_task_data *set, fl_error *error);
 
-fl_status fl_read_hendrycks(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_arc(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_piqa(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_winogrande(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_hellaswag(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_truthfulqa_mc1(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_truthfulqa_mc2(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_lambada(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_wikitext(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_text(const fl_reader_request *request, fl_document_set *set, fl_error *error);
-fl_status fl_read_choices(const fl_reader_request *request, fl_document_set *set, fl_error *error);
+fl_status fl_read_hendrycks(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_arc(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_piqa(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_winogrande(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_hellaswag(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_truthfulqa_mc1(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_truthfulqa_mc2(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_lambada(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_wikitext(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_text(const fl_reader_request *request, fl_task_data *set, fl_error *error);
+fl_status fl_read_choices(const fl_reader_request *request, fl_task_data *set, fl_error *error);
 
 /* *file = path itself, or the first of request->file_names that a folder holds (fl_memory block). */
 fl_status fl_reader_resolve(const fl_reader_request *request, char **file, fl_error *error);

@@ -1,4 +1,4 @@
-#include "harness/eval/document.h"
+#include "harness/eval/task_data.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static fl_status copy_text(char **out, const char *text, size_t bytes, fl_error 
     return FL_OK;
 }
 
-static void release_list(fl_document_list *list) {
+static void release_list(fl_task_document_list *list) {
     for (size_t i = 0; i < list->count; i++) {
         fl_task_document *document = &list->items[i];
         for (size_t p = 0; p < FL_DOCUMENT_PIECES; p++) fl_memory_free(document->piece[p]);
@@ -42,18 +42,17 @@ static void release_texts(char **texts, size_t count) {
     fl_memory_free(texts);
 }
 
-void fl_document_set_release(fl_document_set *set) {
+void fl_task_data_release(fl_task_data *set) {
     release_list(&set->documents);
     release_list(&set->pool);
     for (size_t i = 0; i < set->subject_count; i++) fl_memory_free(set->subjects[i].name);
     fl_memory_free(set->subjects);
     release_texts(set->files, set->file_count);
     release_texts(set->notes, set->note_count);
-    *set = (fl_document_set){0};
+    *set = (fl_task_data){0};
 }
 
-fl_status fl_document_set_add_subject(fl_document_set *set, const char *name, size_t *subject,
-                                      fl_error *error) {
+fl_status fl_task_data_add_subject(fl_task_data *set, const char *name, size_t *subject, fl_error *error) {
     FL_TRY(GROW(&set->subjects, set->subject_count, set->subject_capacity, error));
     fl_task_subject *fresh = &set->subjects[set->subject_count];
     *fresh = (fl_task_subject){.first = set->documents.count, .shot_first = set->pool.count};
@@ -62,15 +61,14 @@ fl_status fl_document_set_add_subject(fl_document_set *set, const char *name, si
     return FL_OK;
 }
 
-fl_status fl_document_set_add_file(fl_document_set *set, const char *path, const char **kept,
-                                   fl_error *error) {
+fl_status fl_task_data_add_file(fl_task_data *set, const char *path, const char **kept, fl_error *error) {
     FL_TRY(GROW(&set->files, set->file_count, set->file_capacity, error));
     FL_TRY(fl_memory_copy_string(&set->files[set->file_count], path, error));
     *kept = set->files[set->file_count++];
     return FL_OK;
 }
 
-fl_status fl_document_set_note(fl_document_set *set, fl_error *error, const char *format, ...) {
+fl_status fl_task_data_note(fl_task_data *set, fl_error *error, const char *format, ...) {
     if (set->note_count >= MOST_NOTES) return FL_OK;
     char text[NOTE_BYTES];
     va_list arguments;
@@ -85,7 +83,7 @@ fl_status fl_document_set_note(fl_document_set *set, fl_error *error, const char
     return FL_OK;
 }
 
-static fl_status hash_files(fl_document_set *set, fl_hash_stream *stream, fl_error *error) {
+static fl_status hash_files(fl_task_data *set, fl_hash_stream *stream, fl_error *error) {
     for (size_t i = 0; i < set->file_count; i++) {
         char *text = NULL;
         size_t bytes = 0;
@@ -98,7 +96,7 @@ static fl_status hash_files(fl_document_set *set, fl_hash_stream *stream, fl_err
     return FL_OK;
 }
 
-fl_status fl_document_set_finish(fl_document_set *set, fl_error *error) {
+fl_status fl_task_data_finish(fl_task_data *set, fl_error *error) {
     for (size_t i = 0; i < set->subject_count; i++) {
         fl_task_subject *subject = &set->subjects[i];
         const bool last = i + 1 == set->subject_count;
@@ -112,22 +110,23 @@ fl_status fl_document_set_finish(fl_document_set *set, fl_error *error) {
     return status;
 }
 
-fl_status fl_document_list_add(fl_document_list *list, fl_task_document **document, fl_error *error) {
+fl_status fl_task_document_list_add(fl_task_document_list *list, fl_task_document **document,
+                                    fl_error *error) {
     FL_TRY(GROW(&list->items, list->count, list->capacity, error));
     *document = &list->items[list->count++];
     **document = (fl_task_document){.gold = FL_GOLD_MISSING};
     return FL_OK;
 }
 
-fl_status fl_document_set_piece(fl_task_document *document, size_t piece, const char *text, size_t bytes,
-                                fl_error *error) {
+fl_status fl_task_document_set_piece(fl_task_document *document, size_t piece, const char *text, size_t bytes,
+                                     fl_error *error) {
     fl_memory_free(document->piece[piece]);
     document->piece[piece] = NULL;
     return copy_text(&document->piece[piece], text, bytes, error);
 }
 
-fl_status fl_document_add_choice(fl_task_document *document, const char *text, size_t bytes,
-                                 fl_error *error) {
+fl_status fl_task_document_add_choice(fl_task_document *document, const char *text, size_t bytes,
+                                      fl_error *error) {
     if (document->choices == FL_DOCUMENT_MAX_CHOICES) {
         return fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu: more than %d choices", document->file,
                             document->line, FL_DOCUMENT_MAX_CHOICES);
@@ -142,7 +141,7 @@ static bool same_text(const char *a, const char *b) {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-bool fl_document_equal(const fl_task_document *a, const fl_task_document *b) {
+bool fl_task_document_equal(const fl_task_document *a, const fl_task_document *b) {
     if (a->choices != b->choices || a->gold != b->gold) return false;
     for (size_t p = 0; p < FL_DOCUMENT_PIECES; p++) {
         if (!same_text(a->piece[p], b->piece[p])) return false;

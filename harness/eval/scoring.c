@@ -1,0 +1,413 @@
+#include "harness/eval/scoring.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "harness/base/memory.h"
+#include "harness/base/threads.h"
+#include "harness/engine/session.h"
+#include "harness/eval/log_softmax.h"
+
+enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 16 };
+
+/* One request after the cut: `inputs` tokens are read, the last `scored` rows of them predict the
+ * continuation. */
+typedef struct score_sequence {
+    const fl_score_request *request;
+    size_t skipped; /* tokens cut on the left */
+    size_t inputs, scored;
+    size_t index; /* in the caller's order */
+} score_sequence;
+
+struct fl_score_plan {
+    size_t count, longest;
+    bool share;
+    size_t share_minimum;
+    score_sequence *sequences; /* [count] sorted by their inputs when sharing */
+    size_t *common;            /* [count] tokens shared with the sequence before; [0] = 0 */
+};
+
+static int32_t token_at(const score_sequence *sequence, size_t position) {
+    const fl_score_request *request = sequence->request;
+    const size_t at = position + sequence->skipped;
+    return at < request->context_count ? request->context[at]
+                                       : request->continuation[at - request->context_count];
+}
+
+/* Length of the common prefix of the inputs. */
+static size_t common_prefix(const score_sequence *a, const score_sequence *b) {
+    const size_t most = a->inputs < b->inputs ? a->inputs : b->inputs;
+    size_t n = 0;
+    while (n < most && token_at(a, n) == token_at(b, n)) n++;
+    return n;
+}
+
+static int compare_sequences(const void *left, const void *right) {
+    const score_sequence *a = left, *b = right;
+    const size_t n = common_prefix(a, b);
+    if (n < a->inputs && n < b->inputs) return token_at(a, n) < token_at(b, n) ? -1 : 1;
+    if (a->inputs != b->inputs) return a->inputs < b->inputs ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static fl_status fill_sequences(fl_score_plan *plan, const fl_score_request *requests, size_t max_length,
+                                fl_error *error) {
+    for (size_t i = 0; i < plan->count; i++) {
+        const fl_score_request *request = &requests[i];
+        if (request->context_count == 0 || request->continuation_count == 0) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT, "request %zu has no %s tokens", i,
+                                request->context_count == 0 ? "context" : "continuation");
+        }
+        if (request->continuation_count > max_length) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT,
+                                "request %zu: a continuation of %zu tokens, longer than the limit of %zu", i,
+                                request->continuation_count, max_length);
+        }
+        const size_t total = request->context_count + request->continuation_count;
+        const size_t skipped = total > max_length + 1 ? total - max_length - 1 : 0;
+        plan->sequences[i] = (score_sequence){.request = request,
+                                              .skipped = skipped,
+                                              .inputs = total - skipped - 1,
+                                              .scored = request->continuation_count,
+                                              .index = i};
+        if (total - skipped - 1 > plan->longest) plan->longest = total - skipped - 1;
+    }
+    return FL_OK;
+}
+
+fl_status fl_score_plan_create(const fl_score_request *requests, size_t count,
+                               const fl_score_options *options, const fl_network *network,
+                               fl_score_plan **out, fl_error *error) {
+    const fl_model_config *config = &network->model->config;
+    fl_score_plan *plan = NULL;
+    FL_TRY(FL_ALLOCATE(&plan, 1, error));
+    plan->count = count;
+    plan->share = options->share && config->rope.type != FL_ROPE_DYNAMIC;
+    plan->share_minimum = options->share_minimum > 0 ? options->share_minimum : DEFAULT_SHARE_MINIMUM;
+    fl_status status;
+    FL_TRY_DONE(status, FL_ALLOCATE(&plan->sequences, count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&plan->common, count, error));
+    const size_t max_length = options->max_length > 0 ? options->max_length : config->max_positions;
+    FL_TRY_DONE(status, fill_sequences(plan, requests, max_length, error));
+    if (plan->share) {
+        qsort(plan->sequences, count, sizeof *plan->sequences, compare_sequences);
+        for (size_t i = 1; i < count; i++)
+            plan->common[i] = common_prefix(&plan->sequences[i - 1], &plan->sequences[i]);
+    }
+    *out = plan;
+    return FL_OK;
+done:
+    fl_score_plan_destroy(plan);
+    return status;
+}
+
+void fl_score_plan_destroy(fl_score_plan *plan) {
+    if (plan == NULL) return;
+    fl_memory_free(plan->sequences);
+    fl_memory_free(plan->common);
+    fl_memory_free(plan);
+}
+
+/* Requests lo .. hi - 1 share their first `depth` inputs, which `session` has read; `next` is the first whose
+ * work is not done. */
+typedef struct score_frame {
+    size_t lo, hi, depth, next;
+    fl_session *session;
+} score_frame;
+
+typedef struct score_work {
+    const fl_score_plan *plan;
+    const fl_network *network;
+    const fl_mechanism *mechanism;
+    fl_score *scores;
+    fl_score_counts counts;
+    int32_t *ids;             /* [SEGMENT_TOKENS] */
+    float *hidden;            /* [SEGMENT_TOKENS][E] */
+    float *gathered, *logits; /* [HEAD_ROWS][E], [HEAD_ROWS][V] */
+    fl_log_softmax_row *rows; /* [HEAD_ROWS] */
+    size_t *row_of;           /* [SEGMENT_TOKENS] row of the current head block + 1, or 0 */
+    bool *wanted;             /* [SEGMENT_TOKENS] */
+    score_frame *frames;
+    size_t frame_count, frame_capacity;
+    fl_session **spare;
+    size_t spare_count;
+    const fl_progress *progress;
+    const char *stage;
+    size_t finished;
+} score_work;
+
+static size_t first_scored(const score_sequence *sequence) {
+    return sequence->inputs - sequence->scored;
+}
+
+/* Marks the rows of [start, start + tokens) that predict a scored token of requests lo .. hi - 1; how many.
+ */
+static size_t mark_wanted(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens) {
+    size_t marked = 0;
+    memset(work->wanted, 0, tokens * sizeof *work->wanted);
+    for (size_t i = lo; i < hi; i++) {
+        const score_sequence *sequence = &work->plan->sequences[i];
+        const size_t from = first_scored(sequence) > start ? first_scored(sequence) : start;
+        const size_t to = sequence->inputs < start + tokens ? sequence->inputs : start + tokens;
+        for (size_t p = from; p < to; p++) {
+            marked += !work->wanted[p - start];
+            work->wanted[p - start] = true;
+        }
+    }
+    return marked;
+}
+
+static void normalise_row(void *context, size_t row, size_t worker) {
+    (void)worker;
+    score_work *work = context;
+    const size_t vocabulary = work->network->model->config.vocabulary;
+    work->rows[row] = fl_log_softmax_of(work->logits + row * vocabulary, vocabulary);
+}
+
+/* Adds what the current block of rows says to every request that scores one of them. */
+static void credit_rows(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens,
+                        size_t reached_from) {
+    const size_t vocabulary = work->network->model->config.vocabulary;
+    for (size_t i = lo; i < hi; i++) {
+        const score_sequence *sequence = &work->plan->sequences[i];
+        fl_score *score = &work->scores[sequence->index];
+        const size_t from = first_scored(sequence) > start ? first_scored(sequence) : start;
+        const size_t to = sequence->inputs < start + tokens ? sequence->inputs : start + tokens;
+        for (size_t p = from; p < to; p++) {
+            if (work->row_of[p - start] == 0) continue;
+            const size_t row = work->row_of[p - start] - 1;
+            const size_t target = (size_t)token_at(sequence, p + 1);
+            const double value =
+                (double)work->logits[row * vocabulary + target] - work->rows[row].log_sum_exp;
+            score->log_likelihood += value;
+            score->square_sum += value * value;
+            score->greedy = score->greedy && work->rows[row].best == target;
+            score->tokens++;
+            score->reached += p >= reached_from;
+        }
+    }
+}
+
+/* Puts the wanted rows of the segment through the head, HEAD_ROWS at a time. */
+static void score_segment(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens,
+                          size_t reached_from) {
+    const size_t width = work->network->model->config.model_dim;
+    size_t left = mark_wanted(work, lo, hi, start, tokens), at = 0;
+    work->counts.head_rows += left;
+    while (left > 0) {
+        size_t rows = 0;
+        memset(work->row_of, 0, tokens * sizeof *work->row_of);
+        for (; rows < HEAD_ROWS && at < tokens; at++) {
+            if (!work->wanted[at]) continue;
+            memcpy(work->gathered + rows * width, work->hidden + at * width, width * sizeof(float));
+            work->row_of[at] = ++rows;
+        }
+        fl_network_logits(work->network, rows, work->gathered, work->logits);
+        fl_threads_for(work->network->compute->threads, rows, normalise_row, work);
+        credit_rows(work, lo, hi, start, tokens, reached_from);
+        left -= rows;
+    }
+}
+
+/* The session reads inputs from .. to - 1 of the first request of the range, which all of them share. */
+static fl_status read_shared(score_work *work, fl_session *session, size_t lo, size_t hi, size_t from,
+                             size_t to, fl_error *error) {
+    const score_sequence *sequence = &work->plan->sequences[lo];
+    for (size_t start = from; start < to;) {
+        const size_t tokens = to - start < SEGMENT_TOKENS ? to - start : SEGMENT_TOKENS;
+        for (size_t i = 0; i < tokens; i++) work->ids[i] = token_at(sequence, start + i);
+        FL_TRY(fl_session_forward(session, work->ids, tokens, NULL, work->hidden, NULL, error));
+        work->counts.computed_tokens += tokens;
+        /* Once the state is being written, every step writes one token: so the first step that did is known.
+         */
+        const size_t written = fl_session_tokens_written(session);
+        score_segment(work, lo, hi, start, tokens, written == 0 ? SIZE_MAX : start + tokens - written);
+        start += tokens;
+    }
+    return FL_OK;
+}
+
+static fl_status take_session(score_work *work, const fl_session *source, fl_session **out, fl_error *error) {
+    if (work->spare_count == 0) {
+        return source == NULL ? fl_session_create(work->network, work->mechanism, out, error)
+                              : fl_session_fork(source, out, error);
+    }
+    fl_session *session = work->spare[work->spare_count - 1];
+    if (source == NULL) {
+        fl_session_reset(session);
+    } else {
+        FL_TRY(fl_session_copy(session, source, error));
+    }
+    work->spare_count--;
+    *out = session;
+    return FL_OK;
+}
+
+static fl_status push_frame(score_work *work, const score_frame *frame, fl_error *error) {
+    if (work->frame_count == work->frame_capacity) {
+        const size_t larger = work->frame_capacity == 0 ? 8 : 2 * work->frame_capacity;
+        FL_TRY(FL_RESIZE(&work->frames, work->frame_capacity, larger, error));
+        /* Every session ever made fits into the list of spare ones. */
+        FL_TRY(FL_RESIZE(&work->spare, work->frame_capacity, larger, error));
+        work->frame_capacity = larger;
+    }
+    work->frames[work->frame_count++] = *frame;
+    return FL_OK;
+}
+
+static void pop_frame(score_work *work) {
+    const score_frame *frame = &work->frames[--work->frame_count];
+    if (frame->session != NULL) work->spare[work->spare_count++] = frame->session;
+}
+
+static size_t shortest_common(const fl_score_plan *plan, size_t lo, size_t hi) {
+    size_t common = plan->sequences[lo].inputs;
+    for (size_t i = lo + 1; i < hi; i++) common = plan->common[i] < common ? plan->common[i] : common;
+    return common;
+}
+
+/* End of the group that starts at `from`: requests that still agree after `common` inputs. */
+static size_t group_end(const fl_score_plan *plan, size_t from, size_t hi, size_t common) {
+    size_t end = from + 1;
+    while (end < hi && plan->common[end] > common) end++;
+    return end;
+}
+
+static bool worth_sharing(const fl_score_plan *plan, size_t lo, size_t hi, size_t depth, size_t common) {
+    if (common == depth) return false;
+    size_t groups = 0;
+    for (size_t at = lo; at < hi; at = group_end(plan, at, hi, common)) groups++;
+    return (groups - 1) * (common - depth) >= plan->share_minimum;
+}
+
+/* Opens requests lo .. hi - 1 on a session that has read their first `depth` inputs (the frame owns it from
+ * now on, whatever happens): reads on to where they part, when that pays or when they do not part at all. */
+static fl_status open_frame(score_work *work, size_t lo, size_t hi, size_t depth, fl_session *session,
+                            fl_error *error) {
+    const fl_score_plan *plan = work->plan;
+    score_frame frame = {.lo = lo, .hi = hi, .depth = depth, .next = lo, .session = session};
+    fl_status status = push_frame(work, &frame, error);
+    if (status != FL_OK) {
+        fl_session_destroy(session);
+        return status;
+    }
+    score_frame *top = &work->frames[work->frame_count - 1];
+    const size_t common = shortest_common(plan, lo, hi);
+    const bool identical = common == plan->sequences[hi - 1].inputs;
+    if (!identical && !worth_sharing(plan, lo, hi, depth, common)) return FL_OK;
+    FL_TRY(read_shared(work, session, lo, hi, depth, common, error));
+    top->depth = common;
+    while (top->next < hi && plan->sequences[top->next].inputs == common) top->next++;
+    work->finished += top->next - lo;
+    fl_progress_report(work->progress, work->stage, work->finished, plan->count);
+    return FL_OK;
+}
+
+/* The next group of the top frame gets a frame of its own, or the frame is done. */
+static fl_status advance(score_work *work, fl_error *error) {
+    score_frame *top = &work->frames[work->frame_count - 1];
+    if (top->next == top->hi) {
+        pop_frame(work);
+        return FL_OK;
+    }
+    const size_t lo = top->next, depth = top->depth;
+    /* Where nothing was read, the whole range still agrees for a few tokens: the groups part at
+     * shortest_common. */
+    const size_t end = group_end(work->plan, lo, top->hi, shortest_common(work->plan, top->lo, top->hi));
+    top->next = end;
+    fl_session *session = top->session;
+    if (end == top->hi) {
+        top->session = NULL; /* the last group may use it up */
+    } else {
+        FL_TRY(take_session(work, top->session, &session, error));
+    }
+    return open_frame(work, lo, end, depth, session, error);
+}
+
+static fl_status run_shared(score_work *work, fl_error *error) {
+    if (work->plan->count == 0) return FL_OK;
+    fl_session *session = NULL;
+    FL_TRY(take_session(work, NULL, &session, error));
+    FL_TRY(open_frame(work, 0, work->plan->count, 0, session, error));
+    while (work->frame_count > 0) {
+        if (fl_progress_cancelled(work->progress))
+            return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
+        FL_TRY(advance(work, error));
+    }
+    return FL_OK;
+}
+
+static fl_status run_alone(score_work *work, fl_error *error) {
+    fl_session *session = NULL;
+    FL_TRY(take_session(work, NULL, &session, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; status == FL_OK && i < work->plan->count; i++) {
+        const size_t inputs = work->plan->sequences[i].inputs;
+        fl_session_reset(session);
+        status = fl_session_expect_length(session, inputs, error);
+        if (status == FL_OK) status = read_shared(work, session, i, i + 1, 0, inputs, error);
+        fl_progress_report(work->progress, work->stage, i + 1, work->plan->count);
+        if (status == FL_OK && fl_progress_cancelled(work->progress)) {
+            status = fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
+        }
+    }
+    fl_session_destroy(session);
+    return status;
+}
+
+static fl_status allocate_work(score_work *work, fl_error *error) {
+    const fl_model_config *config = &work->network->model->config;
+    FL_TRY(FL_ALLOCATE(&work->ids, SEGMENT_TOKENS, error));
+    FL_TRY(FL_ALLOCATE(&work->hidden, SEGMENT_TOKENS * config->model_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->gathered, HEAD_ROWS * config->model_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->logits, HEAD_ROWS * config->vocabulary, error));
+    FL_TRY(FL_ALLOCATE(&work->rows, HEAD_ROWS, error));
+    FL_TRY(FL_ALLOCATE(&work->row_of, SEGMENT_TOKENS, error));
+    return FL_ALLOCATE(&work->wanted, SEGMENT_TOKENS, error);
+}
+
+static void release_work(score_work *work) {
+    while (work->frame_count > 0) fl_session_destroy(work->frames[--work->frame_count].session);
+    while (work->spare_count > 0) fl_session_destroy(work->spare[--work->spare_count]);
+    fl_memory_free(work->frames);
+    fl_memory_free(work->spare);
+    fl_memory_free(work->ids);
+    fl_memory_free(work->hidden);
+    fl_memory_free(work->gathered);
+    fl_memory_free(work->logits);
+    fl_memory_free(work->rows);
+    fl_memory_free(work->row_of);
+    fl_memory_free(work->wanted);
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+fl_status fl_score_run(const fl_score_plan *plan, const fl_network *network, const fl_mechanism *mechanism,
+                       const fl_progress *progress, const char *stage, fl_score *scores,
+                       fl_score_counts *counts, fl_error *error) {
+    score_work work = {.plan = plan,
+                       .network = network,
+                       .mechanism = mechanism,
+                       .scores = scores,
+                       .progress = progress,
+                       .stage = stage};
+    const double start = seconds_now();
+    for (size_t i = 0; i < plan->count; i++) {
+        const score_sequence *sequence = &plan->sequences[i];
+        scores[sequence->index] = (fl_score){.greedy = true, .truncated = sequence->skipped};
+        work.counts.asked_tokens += sequence->inputs;
+    }
+    fl_status status = allocate_work(&work, error);
+    if (status == FL_OK) status = plan->share ? run_shared(&work, error) : run_alone(&work, error);
+    release_work(&work);
+    work.counts.seconds = seconds_now() - start;
+    if (counts != NULL) *counts = work.counts;
+    return status;
+}
