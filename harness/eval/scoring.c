@@ -11,7 +11,7 @@
 #include "harness/engine/session.h"
 #include "harness/eval/log_softmax.h"
 
-enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 16 };
+enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 32 };
 
 /* One request after the cut: `inputs` tokens are read, the last `scored` rows of them predict the
  * continuation. */

@@ -28,7 +28,7 @@ typedef struct fl_task_config {
     int64_t prefix;    /* token id in front of an empty context; -1: BOS, else EOS */
     size_t bootstrap;  /* resamples behind the standard error of a perplexity; 0: none */
     bool share;        /* run common prefixes once */
-    int window_rule;   /* fl_window_rule: perplexity only */
+    int window_rule;   /* fl_windows_rule: perplexity only */
     size_t window, stride;
     fl_size_list lengths;                              /* made tasks: prompt lengths in tokens */
     size_t depths;                                     /* made tasks: needle depths from 0 to 100 % */

@@ -296,7 +296,7 @@ static fl_status add_text(build_work *work, fl_error *error) {
     if (bytes > 0 && text[bytes - 1] == '\n') bytes--;
     const int32_t *ids = NULL;
     FL_TRY(keep_encoded(work, text, bytes, &ids, &count, error));
-    const fl_window_options options = {.rule = (fl_window_rule)config->window_rule,
+    const fl_window_options options = {.rule = (fl_windows_rule)config->window_rule,
                                        .length = config->window,
                                        .stride = config->stride,
                                        .bos = fl_tokenizer_adds_bos(work->tokenizer),

@@ -18,12 +18,12 @@
 
 #include "harness/base/status.h"
 
-typedef enum fl_window_rule {
+typedef enum fl_windows_rule {
     FL_WINDOWS_ROLLING = 0,
     FL_WINDOWS_LLAMA_CPP,
     FL_WINDOWS_CHUNKS,
     FL_WINDOWS_STRIDED
-} fl_window_rule;
+} fl_windows_rule;
 
 /* Tokens context_start .. scored_start - 1 are the context, scored_start .. scored_end - 1 are scored. */
 typedef struct fl_window {
@@ -33,7 +33,7 @@ typedef struct fl_window {
 } fl_window;
 
 typedef struct fl_window_options {
-    fl_window_rule rule;
+    fl_windows_rule rule;
     size_t length; /* L or n, at least 2 */
     size_t stride; /* strided: 1 .. length */
     bool bos;      /* llama_cpp: the tokenizer adds a BOS */

@@ -17,6 +17,8 @@
 #include "harness/eval/python_random.h"
 #include "tests/support/fixture.h"
 
+#define ASSERT_NEAR(x, y, bound) assert_true(fabs((x) - (y)) <= (bound))
+
 static void assert_sample(fl_python_random *random, size_t population, size_t k, const size_t *expected) {
     size_t chosen[32];
     assert_int_equal(fl_python_random_sample(random, population, k, chosen, NULL), FL_OK);
@@ -92,11 +94,11 @@ static void test_group_figures_of_the_worked_example(void **state) {
     const size_t sizes[2] = {3, 4};
     const double values[2] = {fl_metric_mean(first, 3), fl_metric_mean(second, 4)};
     const double errors[2] = {fl_metric_mean_stderr(first, 3), fl_metric_mean_stderr(second, 4)};
-    assert_float_equal(errors[0], 1.0 / 3, 1e-12);
-    assert_float_equal(errors[1], 0.25, 1e-12);
-    assert_float_equal(fl_metric_group_micro(values, sizes, 2), 5.0 / 7, 1e-12);
-    assert_float_equal(fl_metric_group_macro(values, 2), (2.0 / 3 + 0.75) / 2, 1e-12);
-    assert_float_equal(fl_metric_group_stderr(errors, sizes, 2), 0.201187, 5e-7);
+    ASSERT_NEAR(errors[0], 1.0 / 3, 1e-12);
+    ASSERT_NEAR(errors[1], 0.25, 1e-12);
+    ASSERT_NEAR(fl_metric_group_micro(values, sizes, 2), 5.0 / 7, 1e-12);
+    ASSERT_NEAR(fl_metric_group_macro(values, 2), (2.0 / 3 + 0.75) / 2, 1e-12);
+    ASSERT_NEAR(fl_metric_group_stderr(errors, sizes, 2), 0.201187, 5e-7);
 }
 
 static void test_a_single_item_has_no_standard_error_and_neither_has_its_group(void **state) {
@@ -126,11 +128,11 @@ static void test_paired_comparison_of_a_small_table(void **state) {
     assert_int_equal(fl_metric_compare(first, second, 10, &compared, NULL), FL_OK);
     assert_int_equal(compared.only_first, 1);
     assert_int_equal(compared.only_second, 6);
-    assert_float_equal(compared.difference, 0.5, 1e-12);
-    assert_float_equal(compared.difference_stderr, sqrt(4.5 / 9 / 10), 1e-12);
-    assert_float_equal(compared.exact_p, 2.0 * 8 / 128, 1e-12);
-    assert_float_equal(compared.chi_squared, 16.0 / 7, 1e-12);
-    assert_float_equal(compared.chi_squared_p, 0.130570, 1e-6);
+    ASSERT_NEAR(compared.difference, 0.5, 1e-12);
+    ASSERT_NEAR(compared.difference_stderr, sqrt(4.5 / 9 / 10), 1e-12);
+    ASSERT_NEAR(compared.exact_p, 2.0 * 8 / 128, 1e-12);
+    ASSERT_NEAR(compared.chi_squared, 16.0 / 7, 1e-12);
+    ASSERT_NEAR(compared.chi_squared_p, 0.130570, 1e-6);
     assert_int_equal(fl_metric_compare(first, first, 10, &compared, NULL), FL_OK);
     assert_true(compared.exact_p == 1.0 && compared.chi_squared_p == 1.0 && compared.difference == 0.0);
 }
@@ -150,8 +152,8 @@ static void test_bootstrap_error_of_lambada_equals_the_pack(void **state) {
     double error_of_perplexity = 0.0;
     assert_int_equal(fl_metric_perplexity_stderr(values, rows->count, 100000, &error_of_perplexity, NULL),
                      FL_OK);
-    assert_float_equal(fl_metric_perplexity(values, rows->count), 62.22377673690039, 1e-9);
-    assert_float_equal(error_of_perplexity, 17.541765288878352, 1e-9);
+    ASSERT_NEAR(fl_metric_perplexity(values, rows->count), 62.22377673690039, 1e-9);
+    ASSERT_NEAR(error_of_perplexity, 17.541765288878352, 1e-9);
     fl_memory_free(values);
     fl_json_rows_destroy(rows);
 }
