@@ -53,8 +53,22 @@ static int compare_sequences(const void *left, const void *right) {
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
+static fl_status check_ids(const fl_score_request *request, size_t number, size_t vocabulary,
+                           fl_error *error) {
+    const size_t total = request->context_count + request->continuation_count;
+    for (size_t i = 0; i < total; i++) {
+        const int32_t id = i < request->context_count ? request->context[i]
+                                                      : request->continuation[i - request->context_count];
+        if (id >= 0 && (size_t)id < vocabulary) continue;
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "request %zu: token id %ld is outside the vocabulary of %zu", number, (long)id,
+                            vocabulary);
+    }
+    return FL_OK;
+}
+
 static fl_status fill_sequences(fl_score_plan *plan, const fl_score_request *requests, size_t max_length,
-                                fl_error *error) {
+                                size_t vocabulary, fl_error *error) {
     for (size_t i = 0; i < plan->count; i++) {
         const fl_score_request *request = &requests[i];
         if (request->context_count == 0 || request->continuation_count == 0) {
@@ -66,6 +80,7 @@ static fl_status fill_sequences(fl_score_plan *plan, const fl_score_request *req
                                 "request %zu: a continuation of %zu tokens, longer than the limit of %zu", i,
                                 request->continuation_count, max_length);
         }
+        FL_TRY(check_ids(request, i, vocabulary, error));
         const size_t total = request->context_count + request->continuation_count;
         const size_t skipped = total > max_length + 1 ? total - max_length - 1 : 0;
         plan->sequences[i] = (score_sequence){.request = request,
@@ -91,7 +106,7 @@ fl_status fl_score_plan_create(const fl_score_request *requests, size_t count,
     FL_TRY_DONE(status, FL_ALLOCATE(&plan->sequences, count, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&plan->common, count, error));
     const size_t max_length = options->max_length > 0 ? options->max_length : config->max_positions;
-    FL_TRY_DONE(status, fill_sequences(plan, requests, max_length, error));
+    FL_TRY_DONE(status, fill_sequences(plan, requests, max_length, config->vocabulary, error));
     if (plan->share) {
         qsort(plan->sequences, count, sizeof *plan->sequences, compare_sequences);
         for (size_t i = 1; i < count; i++)
