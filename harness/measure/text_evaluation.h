@@ -29,13 +29,16 @@ typedef struct fl_text_result {
     size_t layers, query_heads, kv_heads, positions, head_dim;
     /* teacher forced */
     double *mse, *variance, *nmse, *cosine;   /* [L] after the output projection */
+    double *mean;                             /* [L] of the frozen output: with variance and tokens, what pooling runs needs */
     double *head_nmse;                        /* [L][H] before it */
+    double *head_mean, *head_variance;        /* [L][H] of the frozen heads' outputs */
     double *position_nmse;                    /* [L][P] MSE at that position over the layer's variance */
     double *position_count;                   /* [P] sequences that reach it */
     double *head_position_mse;                /* [L][H][P] before the output projection, not divided */
     /* propagated */
     double *attention_nmse, *residual_nmse;   /* [L] against the full model's */
     double *attention_mse, *residual_mse, *attention_variance, *residual_variance; /* [L] */
+    double *attention_mean, *residual_mean;   /* [L] of the full model's */
     double *attention_position_nmse, *residual_position_nmse; /* [L][P] */
     /* language model, next token, whole text; NaN when not measured */
     double perplexity, cross_entropy, full_perplexity, full_cross_entropy, kl, agreement;

@@ -22,7 +22,10 @@ static const fl_result_array arrays[] = {
     ARRAY(variance, "L", TEACHER_FORCED),
     ARRAY(nmse, "L", TEACHER_FORCED),
     ARRAY(cosine, "L", TEACHER_FORCED),
+    ARRAY(mean, "L", TEACHER_FORCED),
     ARRAY(head_nmse, "LH", TEACHER_FORCED),
+    ARRAY(head_mean, "LH", TEACHER_FORCED),
+    ARRAY(head_variance, "LH", TEACHER_FORCED),
     ARRAY(position_nmse, "LP", TEACHER_FORCED),
     ARRAY(head_position_mse, "LHP", TEACHER_FORCED),
     ARRAY(position_count, "P", ALWAYS),
@@ -32,6 +35,8 @@ static const fl_result_array arrays[] = {
     ARRAY(residual_mse, "L", PROPAGATED),
     ARRAY(attention_variance, "L", PROPAGATED),
     ARRAY(residual_variance, "L", PROPAGATED),
+    ARRAY(attention_mean, "L", PROPAGATED),
+    ARRAY(residual_mean, "L", PROPAGATED),
     ARRAY(attention_position_nmse, "LP", PROPAGATED),
     ARRAY(residual_position_nmse, "LP", PROPAGATED),
     ARRAY(position_kl, "P", LANGUAGE_MODEL),
@@ -133,14 +138,17 @@ static void finish_teacher_forced(fl_text_result *result, const fl_text_totals *
         result->mse[l] /= tokens * width;
         result->cosine[l] /= tokens;
         result->variance[l] = fl_moments_variance(&totals->attention[l]);
+        result->mean[l] = totals->attention[l].sum / totals->attention[l].count;
         result->nmse[l] = result->mse[l] / result->variance[l];
         for (size_t h = 0; h < heads; h++) {
             double mse = 0.0;
             for (size_t p = 0; p < positions; p++) {
                 mse += result->head_position_mse[(l * heads + h) * positions + p];
             }
-            result->head_nmse[l * heads + h] =
-                mse / (tokens * head_dim) / fl_moments_variance(&totals->head[l * heads + h]);
+            const fl_moments *head = &totals->head[l * heads + h];
+            result->head_mean[l * heads + h] = head->sum / head->count;
+            result->head_variance[l * heads + h] = fl_moments_variance(head);
+            result->head_nmse[l * heads + h] = mse / (tokens * head_dim) / fl_moments_variance(head);
         }
     }
     divide_positions(result->position_nmse, result->layers, positions, totals->position_count, width,
@@ -156,6 +164,8 @@ static void finish_propagated(fl_text_result *result, const fl_text_totals *tota
         result->residual_mse[l] /= tokens * width;
         result->attention_variance[l] = fl_moments_variance(&totals->attention[l]);
         result->residual_variance[l] = fl_moments_variance(&totals->residual[l]);
+        result->attention_mean[l] = totals->attention[l].sum / totals->attention[l].count;
+        result->residual_mean[l] = totals->residual[l].sum / totals->residual[l].count;
         result->attention_nmse[l] = result->attention_mse[l] / result->attention_variance[l];
         result->residual_nmse[l] = result->residual_mse[l] / result->residual_variance[l];
     }
