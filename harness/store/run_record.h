@@ -1,0 +1,41 @@
+/* Run record: the schema of a run file (results/README.md) as one table, and the writers that follow it. */
+#ifndef FL_STORE_RUN_RECORD_H
+#define FL_STORE_RUN_RECORD_H
+
+#include <stdint.h>
+
+#include "harness/base/status.h"
+#include "harness/config/experiment.h"
+#include "harness/measure/text_evaluation.h"
+#include "harness/store/run_file.h"
+
+/* Attribute `format` of every run file, and the version of the schema: raised when a dataset changes its
+ * meaning. */
+#define FL_RUN_FORMAT "frostline run"
+enum { FL_RUN_VERSION = 1 };
+
+typedef struct fl_run_header {
+    const char *run_id;
+    const char *name;   /* of the experiment */
+    const char *cell;   /* the sweep's axes and their values here; "" without a sweep */
+    const char *status; /* "complete", "diverged" (a result: some entries are not finite), "merged" */
+    const char *tier;   /* "untrained", "calibrated", "trained" */
+} fl_run_header;
+
+/* Root attributes. */
+fl_status fl_run_record_write_header(fl_run_file *file, const fl_run_header *header, fl_error *error);
+
+/* /config: the resolved YAML; /config_defaults: the keys that were not written by the user. */
+fl_status fl_run_record_write_config(fl_run_file *file, const fl_resolved *resolved, fl_error *error);
+
+/* /errors, /language_model, /diagnostics, /text, /memory and /timing of one evaluation. What was not asked
+ * for is not there. */
+fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_result *result, fl_error *error);
+
+/* One figure more under /timing and /memory. */
+fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,
+                                      const char *description, fl_error *error);
+fl_status fl_run_record_write_bytes(fl_run_file *file, const char *name, int64_t bytes,
+                                    const char *description, fl_error *error);
+
+#endif
