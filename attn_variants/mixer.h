@@ -33,6 +33,8 @@ typedef struct fl_mixer_call {
     /* optional, NULL = not wanted */
     float *state_norm;   /* [H][T] Frobenius norm of S_t */
     int32_t *written;    /* [Hkv][T] position written to the state at that step, -1 = none */
+    float *gate;         /* [T][H][1 or D] every token's gate as the rule sees it (log a for most), when the rule takes one */
+    float *beta;         /* [T][H] likewise */
     fl_recurrence_mode mode; /* for tests; FL_RECURRENCE_AUTO otherwise */
 } fl_mixer_call;
 

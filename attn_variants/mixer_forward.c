@@ -301,6 +301,13 @@ static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, si
             *to = plan->linear ? block->scratch->norm[(head * tokens + step) * micro + micro - 1] : 0.0f;
         }
     }
+    size_t heads = plan->shape.query_heads, gates = heads * plan->gate_width;
+    if (call->gate != NULL && plan->linear && gates > 0) {
+        memcpy(call->gate + at * gates, block->scratch->gate, tokens * gates * sizeof(float));
+    }
+    if (call->beta != NULL && plan->linear && plan->rule->beta) {
+        memcpy(call->beta + at * heads, block->scratch->beta, tokens * heads * sizeof(float));
+    }
     for (size_t kv_head = 0; call->written != NULL && kv_head < plan->shape.kv_heads; kv_head++) {
         for (size_t step = 0; step < tokens; step++) {
             size_t position = block->scratch->written[kv_head * tokens + step];

@@ -7,10 +7,12 @@
 
 #include "harness/base/memory.h"
 #include "harness/engine/session.h"
+#include "harness/measure/branch_log.h"
 #include "harness/measure/diagnostics.h"
 #include "harness/measure/errors.h"
 #include "harness/measure/logit_scorer.h"
 #include "harness/measure/text_result.h"
+#include "harness/measure/trends.h"
 
 /* One mechanism under measurement. */
 typedef struct {
@@ -19,6 +21,8 @@ typedef struct {
     fl_mixer **mixers;   /* [L], teacher forced; NULL entries in softmax layers; NULL when not wanted */
     fl_session *session; /* propagated; NULL when not wanted */
     float *hidden;       /* [block][E] */
+    fl_branch_log *log;  /* diagnostics; NULL when not wanted */
+    float *trend_errors; /* beside evaluation's trend signals; NULL when not wanted */
 } fl_mechanism_run;
 
 /* The whole evaluation. The text is worked off in blocks of at most FL_SESSION_BLOCK tokens: the frozen model
@@ -29,7 +33,9 @@ typedef struct {
     const fl_text_evaluation_options *options;
     size_t layers, heads, model_dim, mix_dim, positions;
     fl_session *frozen;
-    fl_key_geometry **geometry; /* [L] or NULL */
+    fl_key_geometry **geometry;              /* [L] or NULL */
+    double *concentration, *residual_signal; /* [Hkv][block]: C and R of one layer and block */
+    fl_trend_signals trends;                 /* room 0 when not wanted */
     fl_text_totals totals;
     fl_mechanism_run *runs;
     size_t run_count;
@@ -82,7 +88,8 @@ static double add_errors(fl_evaluation *evaluation, size_t tokens, const float *
     return total;
 }
 
-static void add_head_errors(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view) {
+static void add_head_errors(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view,
+                            float *trend_errors) {
     size_t heads = evaluation->heads, positions = evaluation->positions;
     fl_row_errors(evaluation->network->compute->threads, view->tokens * heads, result->head_dim, view->mix,
                   evaluation->mix, evaluation->errors);
@@ -92,6 +99,8 @@ static void add_head_errors(fl_evaluation *evaluation, fl_text_result *result, c
             result->head_position_mse[at] += evaluation->errors[t * heads + h].squared;
         }
     }
+    if (trend_errors == NULL) return;
+    fl_trend_errors_append(&evaluation->trends, view->layer, view->tokens, evaluation->errors, trend_errors);
 }
 
 static void add_state_norms(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view) {
@@ -124,12 +133,14 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
     };
     if (options->diagnostics)
         memset(evaluation->state_norm, 0, evaluation->heads * view->tokens * sizeof(float));
+    if (run->log != NULL) fl_branch_log_attach(run->log, &call);
     FL_TRY(fl_mixer_forward(mixer, &call, error));
+    if (run->log != NULL) fl_branch_log_take(run->log, view->layer, &call, view->first_position);
     note_divergence(result, "teacher forced", view->layer, view->first_position, view->tokens,
                     evaluation->heads, result->head_dim, evaluation->mix);
     if (options->diagnostics) add_state_norms(evaluation, result, view);
     if (!options->teacher_forced) return FL_OK;
-    add_head_errors(evaluation, result, view);
+    add_head_errors(evaluation, result, view, run->trend_errors);
     fl_session_output_projection(evaluation->network, view->layer, view->tokens, evaluation->mix,
                                  evaluation->projected);
     double *positions = &result->position_nmse[view->layer * evaluation->positions + view->first_position];
@@ -157,25 +168,37 @@ static void keep_frozen(fl_evaluation *evaluation, const fl_layer_view *view) {
     memcpy(evaluation->residual + at, view->residual, bytes);
 }
 
+static void add_key_geometry(fl_evaluation *evaluation, const fl_layer_view *view) {
+    size_t heads = evaluation->network->shape.kv_heads, tokens = view->tokens;
+    memset(evaluation->concentration, 0, heads * tokens * sizeof(double));
+    memset(evaluation->residual_signal, 0, heads * tokens * sizeof(double));
+    fl_key_geometry_append(evaluation->geometry[view->layer], evaluation->network->compute->threads, tokens,
+                           view->key, tokens, evaluation->concentration, evaluation->residual_signal);
+    for (size_t n = 0; n < heads; n++) {
+        size_t at = (view->layer * heads + n) * evaluation->positions + view->first_position;
+        for (size_t t = 0; t < tokens; t++) {
+            evaluation->totals.key_concentration[at + t] += evaluation->concentration[n * tokens + t];
+            evaluation->totals.projection_residual[at + t] += evaluation->residual_signal[n * tokens + t];
+        }
+    }
+}
+
 static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_error *error) {
     fl_evaluation *evaluation = context;
     const fl_text_evaluation_options *options = evaluation->options;
     double start = now();
     if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
-    if (options->diagnostics) {
-        size_t at =
-            view->layer * evaluation->network->shape.kv_heads * evaluation->positions + view->first_position;
-        fl_key_geometry_append(evaluation->geometry[view->layer], evaluation->network->compute->threads,
-                               view->tokens, view->key, evaluation->positions,
-                               &evaluation->totals.key_concentration[at],
-                               &evaluation->totals.projection_residual[at]);
-    }
+    if (options->diagnostics) add_key_geometry(evaluation, view);
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         if (run->mixers == NULL) continue;
         double run_start = now();
         FL_TRY(measure_teacher_forced(evaluation, run, view, error));
         run->result->seconds_teacher_forced += now() - run_start;
+    }
+    if (evaluation->trends.room > 0) {
+        fl_trend_signals_append(&evaluation->trends, view->layer, view->tokens, evaluation->concentration,
+                                evaluation->residual_signal);
     }
     evaluation->seconds_measuring += now() - start;
     return FL_OK;
@@ -317,6 +340,7 @@ static fl_status start_sequence(fl_evaluation *evaluation, size_t length, fl_err
         for (size_t l = 0; l < evaluation->layers && run->mixers != NULL; l++) {
             if (run->mixers[l] != NULL) fl_mixer_reset(run->mixers[l]);
         }
+        if (run->log != NULL) fl_branch_log_start_sequence(run->log);
         if (run->session == NULL) continue;
         fl_session_reset(run->session);
         FL_TRY(fl_session_expect_length(run->session, length, error));
@@ -324,7 +348,7 @@ static fl_status start_sequence(fl_evaluation *evaluation, size_t length, fl_err
     return FL_OK;
 }
 
-static void finish_sequence(fl_evaluation *evaluation, size_t length) {
+static fl_status finish_sequence(fl_evaluation *evaluation, size_t length, fl_error *error) {
     for (size_t p = 0; p < length; p++) evaluation->totals.position_count[p] += 1.0;
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
@@ -333,7 +357,11 @@ static void finish_sequence(fl_evaluation *evaluation, size_t length) {
         run->result->scored_tokens += length - 1;
         if (first < length - 1) run->result->linear_share += (double)(length - 1 - first);
         note_memory(evaluation, run, length);
+        if (run->log == NULL) continue;
+        FL_TRY(fl_branch_log_end_sequence(run->log, evaluation->network->compute->threads, run->mixers,
+                                          length, error));
     }
+    return FL_OK;
 }
 
 static fl_status evaluate_sequences(fl_evaluation *evaluation, const fl_sequences *sequences,
@@ -355,7 +383,7 @@ static fl_status evaluate_sequences(fl_evaluation *evaluation, const fl_sequence
             if (status != FL_OK) return fl_error_prepend(error, status, "text evaluation, sequence %zu", s);
             done += tokens;
         }
-        finish_sequence(evaluation, length);
+        FL_TRY(finish_sequence(evaluation, length, error));
     }
     fl_progress_report(progress, "text evaluation", total, total);
     return FL_OK;
@@ -370,6 +398,13 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
             if (fl_variant_layer_is_softmax(run->mechanism->variant, l)) continue;
             FL_TRY(fl_mixer_create(network->compute, run->mechanism, l, &run->mixers[l], error));
         }
+    }
+    if (options->diagnostics) {
+        FL_TRY(
+            fl_branch_log_create(run->mechanism, evaluation->positions, evaluation->block, &run->log, error));
+    }
+    if (evaluation->trends.room > 0) {
+        FL_TRY(fl_trend_errors_create(&evaluation->trends, &run->trend_errors, error));
     }
     if (options->propagated || options->language_model) {
         FL_TRY(fl_session_create(network, run->mechanism, &run->session, error));
@@ -397,6 +432,9 @@ static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
         for (size_t l = 0; l < evaluation->layers; l++) {
             FL_TRY(fl_key_geometry_create(shape->kv_heads, shape->head_dim, &evaluation->geometry[l], error));
         }
+        size_t signals = shape->kv_heads * evaluation->block;
+        FL_TRY(FL_ALLOCATE(&evaluation->concentration, signals, error));
+        FL_TRY(FL_ALLOCATE(&evaluation->residual_signal, signals, error));
     }
     if (options->language_model) {
         FL_TRY(fl_logit_scorer_create(evaluation->network, &evaluation->scorer, error));
@@ -412,11 +450,16 @@ static void release(fl_evaluation *evaluation) {
         fl_memory_free(run->mixers);
         fl_session_destroy(run->session);
         fl_memory_free(run->hidden);
+        fl_branch_log_destroy(run->log);
+        fl_memory_free(run->trend_errors);
     }
     for (size_t l = 0; evaluation->geometry != NULL && l < evaluation->layers; l++) {
         fl_key_geometry_destroy(evaluation->geometry[l]);
     }
     fl_memory_free(evaluation->geometry);
+    fl_memory_free(evaluation->concentration);
+    fl_memory_free(evaluation->residual_signal);
+    fl_trend_signals_release(&evaluation->trends);
     fl_memory_free(evaluation->runs);
     fl_memory_free(evaluation->mix);
     fl_memory_free(evaluation->projected);
@@ -465,15 +508,27 @@ fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *
     fl_evaluation evaluation = {.network = network, .options = options};
     double seconds = 0.0;
     FL_TRY(fl_sequences_check(sequences, network->model->config.vocabulary, 1, "text evaluation", error));
+    size_t tokens = 0;
     for (size_t s = 0; s < sequences->count; s++) {
+        tokens += sequences->lengths[s];
         if (sequences->lengths[s] > evaluation.positions) evaluation.positions = sequences->lengths[s];
     }
     fl_status status = FL_OK;
+    if (options->diagnostics && options->teacher_forced) {
+        const fl_attention_shape *shape = &network->shape;
+        FL_TRY_DONE(status, fl_trend_signals_create(network->model->config.layers, shape->query_heads,
+                                                    shape->kv_heads, tokens, &evaluation.trends, error));
+    }
     FL_TRY_DONE(status, create(&evaluation, mechanisms, count, results, error));
     FL_TRY_DONE(status, evaluate_sequences(&evaluation, sequences, progress, &seconds, error));
     for (size_t r = 0; r < count; r++) {
         results[r].linear_share /= (double)results[r].scored_tokens;
         fl_text_result_finish(&results[r], &evaluation.totals, evaluation.model_dim);
+        const fl_mechanism_run *run = &evaluation.runs[r];
+        if (run->log != NULL) fl_branch_log_finish(run->log, &results[r]);
+        if (run->trend_errors == NULL) continue;
+        FL_TRY_DONE(status, fl_trends_finish(&evaluation.trends, run->trend_errors, &evaluation.totals,
+                                             &results[r], error));
     }
     if (frozen_seconds != NULL) *frozen_seconds = seconds;
 done:

@@ -20,6 +20,10 @@
 #include "harness/engine/network.h"
 #include "harness/engine/sequences.h"
 
+/* Quantile levels of gates and betas, and the number of bins of a trend. */
+enum { FL_GATE_QUANTILES = 7, FL_TREND_BINS = 16 };
+extern const double fl_gate_quantile_levels[FL_GATE_QUANTILES]; /* 0, 0.05, 0.25, 0.5, 0.75, 0.95, 1 */
+
 typedef struct fl_text_evaluation_options {
     bool teacher_forced, propagated, diagnostics, language_model;
 } fl_text_evaluation_options;
@@ -46,6 +50,12 @@ typedef struct fl_text_result {
     /* diagnostics */
     double *key_concentration, *projection_residual; /* [L][Hkv][P] mean over sequences */
     double *state_norm;                              /* [L][H][P] mean over sequences */
+    double *effective_rank;                          /* [L][H] of the state after a sequence, mean over sequences */
+    double *gate_quantiles, *beta_quantiles;         /* [L][H][Q] over tokens (and channels); NaN without such a part */
+    double *routing_kept, *routing_lifetime;         /* [L][Hkv][P] branch_log.h; NaN where no token of that position left */
+    double *concentration_edges, *residual_edges;    /* [L][bins + 1] trends.h */
+    double *concentration_trend_nmse, *residual_trend_nmse;   /* [L][bins] */
+    double *concentration_count, *residual_count;    /* [L][bins] */
     /* bookkeeping */
     size_t tokens, scored_tokens;
     double linear_share;       /* share of scored tokens whose context reached the linear state */

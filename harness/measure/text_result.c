@@ -5,9 +5,18 @@
 
 #include "harness/base/memory.h"
 
-enum { NEVER = 0, TEACHER_FORCED = 1, PROPAGATED = 2, DIAGNOSTICS = 4, LANGUAGE_MODEL = 8, ALWAYS = 16 };
+enum {
+    NEVER = 0,
+    TEACHER_FORCED = 1,
+    PROPAGATED = 2,
+    DIAGNOSTICS = 4,
+    LANGUAGE_MODEL = 8,
+    TRENDS = 16,
+    ALWAYS = 32
+};
 
-/* One array of the result: its axes as letters (L, H, N = Hkv, P) and the options that ask for it. */
+/* One array of the result: its axes as letters (L, H, N = Hkv, P, Q, B = bins, E = their edges) and the
+ * options that ask for it. */
 typedef struct {
     size_t offset;
     const char *axes;
@@ -45,6 +54,17 @@ static const fl_result_array arrays[] = {
     ARRAY(key_concentration, "LNP", DIAGNOSTICS),
     ARRAY(projection_residual, "LNP", DIAGNOSTICS),
     ARRAY(state_norm, "LHP", DIAGNOSTICS),
+    ARRAY(effective_rank, "LH", DIAGNOSTICS),
+    ARRAY(gate_quantiles, "LHQ", DIAGNOSTICS),
+    ARRAY(beta_quantiles, "LHQ", DIAGNOSTICS),
+    ARRAY(routing_kept, "LNP", DIAGNOSTICS),
+    ARRAY(routing_lifetime, "LNP", DIAGNOSTICS),
+    ARRAY(concentration_edges, "LE", TRENDS),
+    ARRAY(concentration_trend_nmse, "LB", TRENDS),
+    ARRAY(concentration_count, "LB", TRENDS),
+    ARRAY(residual_edges, "LE", TRENDS),
+    ARRAY(residual_trend_nmse, "LB", TRENDS),
+    ARRAY(residual_count, "LB", TRENDS),
 };
 
 enum { ARRAYS = sizeof arrays / sizeof arrays[0] };
@@ -52,20 +72,37 @@ enum { ARRAYS = sizeof arrays / sizeof arrays[0] };
 static int wanted(const fl_text_evaluation_options *options) {
     return ALWAYS | (options->teacher_forced ? TEACHER_FORCED : NEVER) |
            (options->propagated ? PROPAGATED : NEVER) | (options->diagnostics ? DIAGNOSTICS : NEVER) |
-           (options->language_model ? LANGUAGE_MODEL : NEVER);
+           (options->language_model ? LANGUAGE_MODEL : NEVER) |
+           (options->diagnostics && options->teacher_forced ? TRENDS : NEVER);
 }
 
 static double **array_of(fl_text_result *result, const fl_result_array *array) {
     return (double **)((char *)result + array->offset);
 }
 
+static size_t axis_extent(const fl_text_result *result, char axis) {
+    switch (axis) {
+    case 'L':
+        return result->layers;
+    case 'H':
+        return result->query_heads;
+    case 'N':
+        return result->kv_heads;
+    case 'Q':
+        return FL_GATE_QUANTILES;
+    case 'B':
+        return FL_TREND_BINS;
+    case 'E':
+        return FL_TREND_BINS + 1;
+    default:
+        return result->positions;
+    }
+}
+
 static size_t array_count(const fl_text_result *result, const fl_result_array *array) {
     size_t count = 1;
     for (const char *axis = array->axes; *axis != '\0'; axis++) {
-        count *= *axis == 'L'   ? result->layers
-                 : *axis == 'H' ? result->query_heads
-                 : *axis == 'N' ? result->kv_heads
-                                : result->positions;
+        count *= axis_extent(result, *axis);
     }
     return count;
 }
