@@ -1,0 +1,186 @@
+/* Text sources: rows from ids files and from text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "harness/base/memory.h"
+#include "harness/measure/text_source.h"
+#include "tests/support/fixture.h"
+
+enum { VOCABULARY = 100 };
+
+static const char *written(const char *text) {
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/ids.json", fl_temporary_directory());
+    fl_write_file(path, text, strlen(text));
+    return path;
+}
+
+static void clean(const char *path) {
+    char directory[1024];
+    snprintf(directory, sizeof directory, "%s", path);
+    *strrchr(directory, '/') = '\0';
+    fl_temporary_remove(directory);
+}
+
+static void assert_rows(const fl_text_source *source, const char *expected) {
+    char text[512] = "";
+    size_t used = 0;
+    for (size_t s = 0; s < source->sequences.count; s++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "[");
+        for (size_t t = 0; t < source->sequences.lengths[s]; t++) {
+            used += (size_t)snprintf(text + used, sizeof text - used, t == 0 ? "%d" : " %d",
+                                     source->sequences.ids[s][t]);
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "]");
+    }
+    assert_string_equal(text, expected);
+}
+
+static void check(const char *json, size_t sequence_length, size_t sequences, const char *expected) {
+    const char *path = written(json);
+    fl_text_source source;
+    fl_error error = {0};
+    if (fl_text_source_from_ids(path, VOCABULARY, sequence_length, sequences, &source, &error) != FL_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_rows(&source, expected);
+    fl_text_source_release(&source);
+    clean(path);
+}
+
+static void test_lists_are_taken_as_they_are_or_cut_into_rows(void **state) {
+    (void)state;
+    check("[[1,2,3],[4],[99,0]]", 0, 0, "[1 2 3][4][99 0]");
+    check("[[1,2,3],[4],[99,0]]", 0, 2, "[1 2 3][4]");
+    check("[[1,2,3,4,5,6,7,8],[9,10,11]]", 3, 0, "[1 2 3][4 5 6][7 8][9 10 11]");
+    check("[[1,2,3,4,5,6,7],[9,10,11]]", 3, 0,
+          "[1 2 3][4 5 6][9 10 11]"); /* a last row of one token scores nothing */
+    check("[[1,2,3,4,5,6,7,8],[9,10,11]]", 3, 2, "[1 2 3][4 5 6]");
+    check(" [ [ 1 , 2 ] ] \n", 0, 0, "[1 2]");
+}
+
+static void refuse(const char *json, const char *part) {
+    const char *path = written(json);
+    fl_text_source source;
+    fl_error error = {0};
+    assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, 0, 0, &source, &error), FL_ERROR_FORMAT);
+    if (strstr(error.message, part) == NULL || strstr(error.message, "ids.json") == NULL) {
+        fail_msg("message \"%s\" lacks \"%s\"", error.message, part);
+    }
+    assert_null(source.sequences.ids);
+    clean(path);
+}
+
+static void test_bad_ids_files_are_refused_with_their_place(void **state) {
+    (void)state;
+    refuse("", "not valid JSON");
+    refuse("[[1,2],\n [3,,4]]", ":2:");
+    refuse("[[1,2]] x", "not valid JSON");
+    refuse("{\"a\": 1}", "not a list of lists");
+    refuse("[]", "not a list of lists");
+    refuse("[[1,2], 3]", "entry 1 is not a list");
+    refuse("[[1,2],[]]", "list 1 is empty");
+    refuse("[[1,2],[3,100]]", "list 1, entry 1");
+    refuse("[[1,-2]]", "list 0, entry 1");
+    refuse("[[1,2.5]]", "list 0, entry 1");
+    refuse("[[1,\"2\"]]", "list 0, entry 1");
+    refuse("[[1,1e300]]", "list 0, entry 1");
+    refuse("[[1,null]]", "list 0, entry 1");
+}
+
+static void test_a_missing_file_is_named(void **state) {
+    (void)state;
+    fl_text_source source;
+    fl_error error = {0};
+    assert_int_equal(fl_text_source_from_ids("no/such/file.json", VOCABULARY, 0, 0, &source, &error),
+                     FL_ERROR_IO);
+    assert_non_null(strstr(error.message, "no/such/file.json"));
+}
+
+static void test_hashes_tell_the_file_and_the_rows_apart(void **state) {
+    (void)state;
+    fl_text_source a, b, c;
+    const char *path = written("[[1,2,3,4]]");
+    assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, 0, 0, &a, NULL), FL_OK);
+    assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, 2, 0, &b, NULL), FL_OK);
+    clean(path);
+    path = written("[[1, 2, 3, 4]]");
+    assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, 0, 0, &c, NULL), FL_OK);
+    clean(path);
+    assert_string_equal(a.content.text, b.content.text);
+    assert_string_not_equal(a.rows.text, b.rows.text);
+    assert_string_not_equal(a.content.text, c.content.text);
+    assert_string_equal(a.rows.text, c.rows.text);
+    assert_int_equal(a.tokens, 4);
+    fl_text_source_release(&a);
+    fl_text_source_release(&b);
+    fl_text_source_release(&c);
+}
+
+static void test_text_is_tokenised_once_and_cut(void **state) {
+    (void)state;
+    if (fl_default_model_path() == NULL) fl_fixture_skip(__func__, "models/smollm2-135m.gguf");
+    const char *path =
+        written("The quick brown fox jumps over the lazy dog. The quick brown fox jumps again.");
+    fl_text_config config = {.path = (char *)(uintptr_t)path};
+    fl_text_source whole, rows, two;
+    fl_error error = {0};
+    if (fl_text_source_load(&config, fl_default_model_path(), 49152, &whole, &error) != FL_OK) {
+        fail_msg("%s", error.message);
+    }
+    config.sequence_length = 6;
+    assert_int_equal(fl_text_source_load(&config, fl_default_model_path(), 49152, &rows, &error), FL_OK);
+    config.sequences = 2;
+    assert_int_equal(fl_text_source_load(&config, fl_default_model_path(), 49152, &two, &error), FL_OK);
+    assert_int_equal(whole.sequences.count, 1);
+    assert_int_equal(two.sequences.count, 2);
+    size_t at = 0;
+    for (size_t s = 0; s < rows.sequences.count; s++) {
+        for (size_t t = 0; t < rows.sequences.lengths[s]; t++) {
+            assert_int_equal(rows.sequences.ids[s][t], whole.sequences.ids[0][at++]);
+        }
+    }
+    assert_true(at + 1 >= whole.tokens && whole.tokens > 12);
+    fl_text_source_release(&whole);
+    fl_text_source_release(&rows);
+    fl_text_source_release(&two);
+    clean(path);
+    path = written("");
+    config.path = (char *)(uintptr_t)path;
+    assert_int_equal(fl_text_source_load(&config, fl_default_model_path(), 49152, &whole, &error),
+                     FL_ERROR_ARGUMENT);
+    assert_non_null(strstr(error.message, "at least 2"));
+    clean(path);
+}
+
+static void test_a_weight_file_leads_to_the_tokenizer_beside_it(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {{"a/b/model.safetensors", "a/b"},
+                                           {"model.safetensors", "."},
+                                           {"/model.safetensors", "/"},
+                                           {"a/model.gguf", "a/model.gguf"},
+                                           {"a/b", "a/b"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        char *path = NULL;
+        assert_int_equal(fl_text_source_tokenizer_path(pairs[i][0], &path, NULL), FL_OK);
+        assert_string_equal(path, pairs[i][1]);
+        fl_memory_free(path);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_are_taken_as_they_are_or_cut_into_rows),
+        cmocka_unit_test(test_bad_ids_files_are_refused_with_their_place),
+        cmocka_unit_test(test_a_missing_file_is_named),
+        cmocka_unit_test(test_hashes_tell_the_file_and_the_rows_apart),
+        cmocka_unit_test(test_text_is_tokenised_once_and_cut),
+        cmocka_unit_test(test_a_weight_file_leads_to_the_tokenizer_beside_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
