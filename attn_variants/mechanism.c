@@ -214,9 +214,7 @@ void fl_mechanism_destroy(fl_mechanism *mechanism) {
     fl_memory_free(mechanism);
 }
 
-/* Files
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Files. */
 
 static void file_name(size_t layer, const fl_mechanism_tensor *tensor, char name[FILE_NAME_BYTES]) {
     snprintf(name, FILE_NAME_BYTES, "layers.%zu.%s", layer, tensor->name);
@@ -388,8 +386,7 @@ done:
     return status;
 }
 
-/* Looking up
- * ---------------------------------------------------------------------------------------------------- */
+/* Looking up. */
 
 const fl_mechanism_tensor *fl_mechanism_find_tensor(const fl_mechanism *mechanism, const char *name) {
     for (size_t i = 0; i < mechanism->tensor_count; i++) {

@@ -64,3 +64,58 @@ static void merge_token(void *context, size_t token, size_t worker) {
 void fl_merge_run(fl_threads *threads, const fl_merge_call *call) {
     fl_threads_for(threads, call->tokens, merge_token, (void *)call);
 }
+
+typedef struct fl_merge_backward_work {
+    const fl_merge_call *call;
+    const fl_merge_gradients *gradients;
+} fl_merge_backward_work;
+
+static double dot(size_t n, const float *x, const float *y) {
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * y[i];
+    return sum;
+}
+
+/* With y = p a + c R, c = (1 - p) / z and p = 1 / (1 + z e^-E):  dR = c g,  dz = -c g.y,  da = p g,  dE = p
+ * (g.a - g.y). */
+static void merge_head_backward(const fl_merge_backward_work *work, size_t token, size_t head) {
+    const fl_merge_call *call = work->call;
+    const fl_merge_gradients *out = work->gradients;
+    size_t n = call->head_dim, of_head = token * call->heads + head;
+    size_t of_read = head * call->read_head_stride + token * call->read_stride;
+    const float *gradient = out->output + of_head * n;
+    const float *read = call->read == NULL ? NULL : call->read + of_read;
+    const float *exact = call->exact == NULL ? NULL : call->exact + of_head * n;
+    fl_merge_weights weights = weights_of(call, token, head, read);
+    bool shares = fl_merge_shares_normaliser(call->merge) && read != NULL && exact != NULL;
+    double along_exact = exact == NULL ? 0.0 : dot(n, gradient, exact);
+    double along_read = read == NULL || weights.read == 0.0 ? 0.0 : weights.read * dot(n, gradient, read);
+    double along_output = (shares ? weights.exact * along_exact : 0.0) + along_read;
+    for (size_t i = 0; i < n; i++) {
+        if (exact != NULL) out->exact[of_head * n + i] = (float)(weights.exact * gradient[i]);
+        if (read != NULL) out->read[of_read + i] = (float)(weights.read * gradient[i]);
+    }
+    if (read != NULL && call->normaliser) {
+        double mass = read[n];
+        /* sum and half divide by the mass alone: there the exact part's share does not move with it. */
+        double slope = shares ? weights.read : mass == 0.0 ? 0.0 : 1.0 / mass;
+        out->read[of_read + n] = (float)(-slope * along_output);
+    }
+    double of_log = shares && weights.exact > 0.0 ? weights.exact * (along_exact - along_output) : 0.0;
+    if (exact != NULL) out->log_sum_exp[of_head] = (float)of_log;
+    if (call->merge == FL_MERGE_LOLCATS && exact != NULL) out->largest[of_head] = (float)-of_log;
+    if (shares && out->window_factor != NULL) {
+        out->window_factor[head] += (float)(of_log / (1.0 + exp((double)call->window_factor[head])));
+    }
+}
+
+static void merge_backward_head(void *context, size_t head, size_t worker) {
+    (void)worker;
+    const fl_merge_backward_work *work = context;
+    for (size_t token = 0; token < work->call->tokens; token++) merge_head_backward(work, token, head);
+}
+
+void fl_merge_backward(fl_threads *threads, const fl_merge_call *call, const fl_merge_gradients *gradients) {
+    fl_merge_backward_work work = {call, gradients};
+    fl_threads_for(threads, call->heads, merge_backward_head, &work);
+}

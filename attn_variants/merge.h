@@ -44,6 +44,18 @@ typedef struct fl_merge_call {
 
 void fl_merge_run(fl_threads *threads, const fl_merge_call *call);
 
+typedef struct fl_merge_gradients {
+    const float *output;   /* [T][H][D], given; the rest is overwritten */
+    float *read;           /* strides of the call's read; other places are left alone. NULL without a linear branch */
+    float *exact;          /* [T][H][D], NULL without an exact set */
+    float *log_sum_exp;    /* [T][H]; 0 in merges that do not look at it */
+    float *largest;        /* [T][H], for lolcats only */
+    float *window_factor;  /* [H], added to; NULL when not wanted */
+} fl_merge_gradients;
+
+/* Gradients of fl_merge_run; the call's `output` is not used. */
+void fl_merge_backward(fl_threads *threads, const fl_merge_call *call, const fl_merge_gradients *gradients);
+
 /* Share of the exact part in a merge with one normaliser. exact_log = L (with what gamma and c make of it). */
 double fl_merge_share(double exact_log, double mass);
 /* What the merge makes of L: adds log gamma, subtracts c. */

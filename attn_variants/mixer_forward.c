@@ -1,15 +1,14 @@
 /* One call, in blocks of bounded size: exact set, streams, routing, recurrence, merge. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "attn_variants/merge.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 
 enum { LARGEST_BLOCK = 512, SMALLEST_BLOCK = 16, SCRATCH_FLOATS = 1 << 24 };
 
-/* Scratch
- * ------------------------------------------------------------------------------------------------------- */
+/* Scratch. */
 
 typedef struct fl_carver {
     char *base; /* NULL: only count */
@@ -68,13 +67,17 @@ static void carve_scratch(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, 
     scratch->written = carve(carver, tokens * plan->shape.kv_heads, sizeof *scratch->written);
 }
 
-static fl_status scratch_create(const fl_mixer_plan *plan, size_t tokens, bool wants_norm,
-                                fl_mixer_scratch *scratch, fl_error *error) {
+static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
     size_t block = SCRATCH_FLOATS / floats_per_token(plan);
     block = block < SMALLEST_BLOCK ? SMALLEST_BLOCK : block > LARGEST_BLOCK ? LARGEST_BLOCK : block;
+    return tokens < block ? tokens : block;
+}
+
+static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, bool wants_norm,
+                                fl_mixer_scratch *scratch, fl_error *error) {
     bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
-    *scratch = (fl_mixer_scratch){.block = tokens < block ? tokens : block,
-                                  .piecewise = recall || (wants_norm && plan->variant->normaliser)};
+    *scratch =
+        (fl_mixer_scratch){.block = block, .piecewise = recall || (wants_norm && plan->variant->normaliser)};
     fl_carver carver = {NULL, 0};
     carve_scratch(plan, scratch, &carver);
     FL_TRY(fl_memory_allocate(&scratch->memory, carver.used, 1, error));
@@ -83,8 +86,7 @@ static fl_status scratch_create(const fl_mixer_plan *plan, size_t tokens, bool w
     return FL_OK;
 }
 
-/* Recurrence
- * ---------------------------------------------------------------------------------------------------- */
+/* Recurrence. */
 
 static fl_status run_recurrence(fl_mixer_block *block, size_t steps, const fl_write_rows *rows,
                                 const float *query, float *read, float *norm, fl_error *error) {
@@ -195,9 +197,7 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
                           block->wants_norm ? scratch->norm : NULL, error);
 }
 
-/* Block
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Block. */
 
 static fl_status append_exact(fl_mixer_block *block, fl_error *error) {
     fl_mixer *mixer = block->mixer;
@@ -215,48 +215,55 @@ static fl_status append_exact(fl_mixer_block *block, fl_error *error) {
     return FL_OK;
 }
 
+fl_status fl_mixer_attention_call(const fl_mixer_block *block, fl_attention_call *call, size_t **lifetimes,
+                                  fl_error *error) {
+    const fl_exact_set *set = &block->mixer->exact;
+    FL_TRY(FL_ALLOCATE(lifetimes, 2 * fl_exact_set_lifetimes(set), error));
+    *call = (fl_attention_call){.shape = block->mixer->plan.shape,
+                                .tokens = block->tokens,
+                                .first_position = block->first,
+                                .query = block->query,
+                                .output = block->scratch->exact,
+                                .log_sum_exp = block->scratch->log_sum_exp};
+    fl_exact_set_describe(set, *lifetimes, call);
+    return FL_OK;
+}
+
 static fl_status attend(fl_mixer_block *block, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
-    const fl_mixer_scratch *scratch = block->scratch;
     bool by_mass = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
     if (by_mass && plan->variant->merge != FL_MERGE_LOLCATS) return FL_OK; /* done while routing */
+    fl_attention_call call;
     size_t *lifetimes = NULL;
-    FL_TRY(FL_ALLOCATE(&lifetimes, 2 * fl_exact_set_lifetimes(&block->mixer->exact), error));
-    fl_attention_call call = {.shape = plan->shape,
-                              .tokens = block->tokens,
-                              .first_position = block->first,
-                              .query = block->query,
-                              .output = scratch->exact,
-                              .log_sum_exp = scratch->log_sum_exp};
-    fl_exact_set_describe(&block->mixer->exact, lifetimes, &call);
+    FL_TRY(fl_mixer_attention_call(block, &call, &lifetimes, error));
     if (!by_mass) plan->compute->ops->attention(plan->compute, &call);
     if (plan->variant->merge == FL_MERGE_LOLCATS) {
-        fl_exact_set_largest(plan->compute->threads, &call, scratch->largest);
+        fl_exact_set_largest(plan->compute->threads, &call, block->scratch->largest);
     }
     fl_memory_free(lifetimes);
     return FL_OK;
 }
 
-static void merge_block(const fl_mixer_block *block) {
+fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_scratch *scratch = block->scratch;
     size_t token_row = plan->micro_steps * plan->value_dim;
-    fl_merge_call call = {.merge = plan->variant->merge,
-                          .normaliser = plan->variant->normaliser,
-                          .tokens = block->tokens,
-                          .heads = plan->shape.query_heads,
-                          .head_dim = plan->shape.head_dim,
-                          .value_dim = plan->value_dim,
-                          .read_stride = token_row,
-                          .read_head_stride = block->tokens * token_row,
-                          .exact = plan->exact ? scratch->exact : NULL,
-                          .log_sum_exp = scratch->log_sum_exp,
-                          .largest = scratch->largest,
-                          .window_factor =
-                              fl_mechanism_find(plan->mechanism, plan->layer, "merge.window_factor"),
-                          .output = block->output};
-    if (plan->linear) call.read = scratch->read + token_row - plan->value_dim;
-    fl_merge_run(plan->compute->threads, &call);
+    return (fl_merge_call){
+        .merge = plan->variant->merge,
+        .normaliser = plan->variant->normaliser,
+        .tokens = block->tokens,
+        .heads = plan->shape.query_heads,
+        .head_dim = plan->shape.head_dim,
+        .value_dim = plan->value_dim,
+        .read_stride = token_row,
+        .read_head_stride = block->tokens * token_row,
+        .read = plan->linear ? scratch->read + token_row - plan->value_dim : NULL,
+        .exact = plan->exact ? scratch->exact : NULL,
+        .log_sum_exp = scratch->log_sum_exp,
+        .largest = scratch->largest,
+        .window_factor = fl_mechanism_find(plan->mechanism, plan->layer, "merge.window_factor"),
+        .output = block->output,
+    };
 }
 
 static void log_leaving(const fl_mixer_block *block) {
@@ -269,9 +276,9 @@ static void log_leaving(const fl_mixer_block *block) {
     }
 }
 
-static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
-    fl_mixer *mixer = block->mixer;
-    const fl_mixer_plan *plan = &mixer->plan;
+/* All of a block but the merge. */
+static fl_status compute_block(fl_mixer_block *block, bool results, fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
     bool caches = plan->variant->cache_budget > 0;
     if (plan->exact) FL_TRY(append_exact(block, error));
     if (plan->linear) fl_mixer_prepare(block);
@@ -280,11 +287,18 @@ static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
     } else {
         log_leaving(block);
     }
+    if (!results) return FL_OK;
     if (plan->exact) FL_TRY(attend(block, error));
     bool advanced = caches && plan->route == FL_ROUTE_SELF_RECALL;
-    if (plan->linear && !advanced) FL_TRY(fl_mixer_advance(block, 0, block->tokens, error));
-    merge_block(block);
-    for (size_t step = 0; plan->linear && step < block->tokens; step++) {
+    return plan->linear && !advanced ? fl_mixer_advance(block, 0, block->tokens, error) : FL_OK;
+}
+
+static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
+    fl_mixer *mixer = block->mixer;
+    FL_TRY(compute_block(block, true, error));
+    fl_merge_call merge = fl_mixer_merge_call(block);
+    fl_merge_run(mixer->plan.compute->threads, &merge);
+    for (size_t step = 0; mixer->plan.linear && step < block->tokens; step++) {
         mixer->tokens_written += block->scratch->written[step] != FL_POSITION_NONE;
     }
     mixer->position += block->tokens;
@@ -317,38 +331,57 @@ static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, si
     }
 }
 
-fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
+/* Tokens at .. at + tokens - 1 of a call. */
+static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const fl_mixer_scratch *scratch,
+                               size_t at, size_t tokens) {
     const fl_mixer_plan *plan = &mixer->plan;
-    if (call->tokens == 0) return FL_OK;
-    fl_mixer_scratch scratch;
-    bool wants_norm = plan->linear && call->state_norm != NULL;
-    FL_TRY(scratch_create(plan, call->tokens, wants_norm, &scratch, error));
-    fl_status status = FL_OK;
     size_t query_row = plan->shape.query_heads * plan->shape.head_dim;
     size_t key_row = plan->shape.kv_heads * plan->shape.head_dim;
+    fl_mixer_block block = {.mixer = mixer,
+                            .scratch = scratch,
+                            .tokens = tokens,
+                            .first = mixer->position,
+                            .query = call->query + at * query_row,
+                            .key = call->key + at * key_row,
+                            .value = call->value + at * key_row,
+                            .input = call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
+                            .output = call->output == NULL ? NULL : call->output + at * query_row,
+                            .wants_norm = plan->linear && call->state_norm != NULL,
+                            .mode = call->mode};
+    if (!plan->linear) return block;
+    block.stream = fl_write_rows_in(&plan->layout, tokens, scratch->stream_block);
+    block.unused_layout = plan->layout;
+    block.unused_layout.heads = fl_threads_count(plan->compute->threads);
+    block.unused = fl_write_rows_in(&block.unused_layout, 1, scratch->unused_block);
+    return block;
+}
+
+fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
+    if (call->tokens == 0) return FL_OK;
+    fl_mixer_scratch scratch;
+    bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
+    FL_TRY(scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch, error));
+    fl_status status = FL_OK;
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
-        fl_mixer_block block = {.mixer = mixer,
-                                .scratch = &scratch,
-                                .tokens = left < scratch.block ? left : scratch.block,
-                                .first = mixer->position,
-                                .query = call->query + at * query_row,
-                                .key = call->key + at * key_row,
-                                .value = call->value + at * key_row,
-                                .input =
-                                    call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
-                                .output = call->output + at * query_row,
-                                .wants_norm = wants_norm,
-                                .mode = call->mode};
-        if (plan->linear) {
-            block.stream = fl_write_rows_in(&plan->layout, block.tokens, scratch.stream_block);
-            block.unused_layout = plan->layout;
-            block.unused_layout.heads = fl_threads_count(plan->compute->threads);
-            block.unused = fl_write_rows_in(&block.unused_layout, 1, scratch.unused_block);
-        }
+        fl_mixer_block block =
+            block_of(mixer, call, &scratch, at, left < scratch.block ? left : scratch.block);
         status = forward_block(&block, error);
         if (status == FL_OK) hand_over(&block, call, at);
     }
     fl_memory_free(scratch.memory);
+    return status;
+}
+
+fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
+                          fl_mixer_block *block, fl_error *error) {
+    assert(mixer->position == 0);
+    FL_TRY(scratch_create(&mixer->plan, call->tokens, false, scratch, error));
+    fl_mixer_call inputs = *call;
+    inputs.output = NULL;
+    inputs.state_norm = NULL;
+    *block = block_of(mixer, &inputs, scratch, 0, call->tokens);
+    fl_status status = compute_block(block, results, error);
+    if (status != FL_OK) fl_memory_free(scratch->memory);
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include "attn_variants/cache_routing.h"
 #include "attn_variants/exact_set.h"
+#include "attn_variants/merge.h"
 #include "attn_variants/mixer.h"
 #include "attn_variants/short_conv.h"
 #include "attn_variants/write_rows.h"
@@ -87,5 +88,16 @@ fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);
 
 /* mixer_forward.c: the recurrence over steps first .. first + count - 1 of the block. */
 fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error);
+
+/* The whole sequence as one block, with everything that was computed on the way kept in the scratch: what the backward pass
+ * starts from. The mixer must be fresh. results: also the softmax over the exact set and the reads (else only where routing
+ * needs them). On success the scratch's memory is the caller's. Nothing is merged. */
+fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
+                          fl_mixer_block *block, fl_error *error);
+/* The merge's inputs as they lie in the scratch. */
+fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block);
+/* The attention call over the exact set; *lifetimes is an fl_memory block it points into. */
+fl_status fl_mixer_attention_call(const fl_mixer_block *block, fl_attention_call *call, size_t **lifetimes,
+                                  fl_error *error);
 
 #endif

@@ -11,9 +11,7 @@ size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position) {
     return position - window;
 }
 
-/* Gates
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Gates. */
 
 static float activate(fl_gate_activation activation, float x) {
     switch (activation) {
@@ -86,8 +84,7 @@ static void activate_gate(const fl_mixer_plan *plan, const float *bias, size_t h
     }
 }
 
-/* Convolution
- * --------------------------------------------------------------------------------------------------- */
+/* Convolution. */
 
 static void convolve(const fl_mixer_block *block) {
     fl_mixer *mixer = block->mixer;
@@ -113,8 +110,7 @@ static void convolve(const fl_mixer_block *block) {
     }
 }
 
-/* Prepare
- * ------------------------------------------------------------------------------------------------------- */
+/* Prepare. */
 
 fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size_t token) {
     const fl_mixer_plan *plan = &block->mixer->plan;

@@ -40,8 +40,7 @@ static void settle(const fl_mixer_block *block, size_t kv_head, size_t step, fl_
 
 static const fl_route_step NOTHING_LEAVES = {FL_ROUTE_NOTHING, 0, FL_POSITION_NONE};
 
-/* Scores that belong to the token
- * ------------------------------------------------------------------------------- */
+/* Scores that belong to the token. */
 
 static void route_static_head(void *context, size_t kv_head, size_t worker) {
     (void)worker;
@@ -63,8 +62,7 @@ static void route_static_head(void *context, size_t kv_head, size_t worker) {
     }
 }
 
-/* Attention mass
- * ------------------------------------------------------------------------------------------------ */
+/* Attention mass. */
 
 typedef struct fl_mass_work {
     fl_mixer_block *block;
@@ -152,8 +150,7 @@ done:
     return status;
 }
 
-/* Self recall
- * --------------------------------------------------------------------------------------------------- */
+/* Self recall. */
 
 typedef struct fl_recall_work {
     fl_mixer_block *block;

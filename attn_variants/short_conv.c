@@ -47,3 +47,42 @@ void fl_short_conv_remember(const fl_short_conv_call *call, float *history) {
     memmove(history, history + call->tokens * width, stays * width * sizeof *history);
     memcpy(history + stays * width, call->input, call->tokens * width * sizeof *history);
 }
+
+typedef struct fl_short_conv_backward_work {
+    const fl_short_conv_call *call;
+    const fl_short_conv_gradients *gradients;
+} fl_short_conv_backward_work;
+
+/* One output head at one token: its share of every gradient. */
+static void spread(const fl_short_conv_backward_work *work, size_t head, size_t token) {
+    const fl_short_conv_call *call = work->call;
+    const fl_short_conv_gradients *out = work->gradients;
+    size_t head_dim = call->head_dim, kernel = call->kernel, kept = kernel - 1;
+    size_t source = head / (call->heads / call->source_heads);
+    const float *gradient = out->output + (token * call->heads + head) * head_dim;
+    for (size_t i = 0; out->bias != NULL && i < head_dim; i++) out->bias[head * head_dim + i] += gradient[i];
+    for (size_t tap = token < kept ? kept - token : 0; tap < kernel; tap++) {
+        size_t at = ((token + tap - kept) * call->source_heads + source) * head_dim;
+        for (size_t i = 0; i < head_dim; i++) {
+            size_t of_weight = (head * head_dim + i) * kernel + tap;
+            if (out->weight != NULL) out->weight[of_weight] += gradient[i] * call->input[at + i];
+            if (out->input != NULL) out->input[at + i] += gradient[i] * call->weight[of_weight];
+        }
+    }
+}
+
+/* A source head is an item, so that its gradients have one writer. */
+static void spread_source_head(void *context, size_t source, size_t worker) {
+    (void)worker;
+    const fl_short_conv_backward_work *work = context;
+    size_t group = work->call->heads / work->call->source_heads;
+    for (size_t head = source * group; head < (source + 1) * group; head++) {
+        for (size_t token = 0; token < work->call->tokens; token++) spread(work, head, token);
+    }
+}
+
+void fl_short_conv_backward(fl_threads *threads, const fl_short_conv_call *call,
+                            const fl_short_conv_gradients *gradients) {
+    fl_short_conv_backward_work work = {call, gradients};
+    fl_threads_for(threads, call->source_heads, spread_source_head, &work);
+}

@@ -27,4 +27,14 @@ void fl_short_conv_run(fl_threads *threads, const fl_short_conv_call *call);
 /* Moves the last kernel - 1 of history + input into history. */
 void fl_short_conv_remember(const fl_short_conv_call *call, float *history);
 
+/* Gradients over one whole sequence (history all zeros). All but gradient_output are added to; NULL = not wanted. */
+typedef struct fl_short_conv_gradients {
+    const float *output;  /* [T][heads][D] */
+    float *input;         /* [T][source_heads][D] */
+    float *weight, *bias; /* [heads*D][kernel], [heads*D] */
+} fl_short_conv_gradients;
+
+void fl_short_conv_backward(fl_threads *threads, const fl_short_conv_call *call,
+                            const fl_short_conv_gradients *gradients);
+
 #endif

@@ -98,8 +98,7 @@ static bool is_given(const fl_node *node) {
     return node != NULL && node->kind != FL_NODE_NULL;
 }
 
-/* Gate and beta
- * ------------------------------------------------------------------------------------------------- */
+/* Gate and beta. */
 
 typedef struct fl_gate_keys {
     int source;
@@ -204,8 +203,7 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
     return FL_OK;
 }
 
-/* Interventions
- * ------------------------------------------------------------------------------------------------- */
+/* Interventions. */
 
 typedef struct fl_conv_keys {
     size_t kernel;
@@ -361,8 +359,7 @@ static fl_status record_softmax_layers(const fl_variant *variant, fl_resolved *r
     return status;
 }
 
-/* Normaliser and merge
- * ------------------------------------------------------------------------------------------ */
+/* Normaliser and merge. */
 
 static bool merge_shares_normaliser(fl_merge merge) {
     return merge >= FL_MERGE_SHARED_NORMALISER;
@@ -396,9 +393,7 @@ static fl_status check_merge(const fl_variant *variant, const fl_node *mapping, 
     return FL_OK;
 }
 
-/* Whole
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Whole. */
 
 static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_keys *keys,
                            fl_resolved *resolved, fl_error *error) {

@@ -60,8 +60,7 @@ static void unit(size_t n, const double *x, double *y) {
     for (size_t i = 0; i < n; i++) y[i] = x[i] / fmax(norm, 1e-12);
 }
 
-/* Inputs
- * -------------------------------------------------------------------------------------------------------- */
+/* Inputs. */
 
 static double projected(const world *w, size_t t, const char *weight, const char *bias, size_t columns,
                         size_t column) {
@@ -130,8 +129,7 @@ static void convolved(const world *w, char which, size_t t, size_t h, double *y)
     }
 }
 
-/* Features: what a query, or a key and value, become
- * -------------------------------------------------------------- */
+/* Features: what a query, or a key and value, become. */
 
 static bool has_unit_inputs(const world *w) {
     static const char *const names[] = {"gla", "kgla", "delta", "gated_delta", "kda", "comba", "gdn2", "oja"};
@@ -231,9 +229,7 @@ static void key_and_value(const world *w, size_t h, const token_inputs *token, s
     }
 }
 
-/* Rules
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Rules. */
 
 static void scale_columns(const world *w, double *s, const double *by, bool scalar) {
     for (size_t j = 0; j < w->d; j++) {
@@ -362,8 +358,7 @@ static double read_state(const world *w, size_t h, const double *q, double *y) {
     return mass;
 }
 
-/* Exact set and routing
- * ----------------------------------------------------------------------------------------- */
+/* Exact set and routing. */
 
 static bool is_exact(const world *w, size_t g, size_t i, size_t t) {
     if (i > t) return false;

@@ -20,8 +20,7 @@ static void must(fl_status status, const fl_error *error) {
     if (status != FL_OK) fail_msg("%s", error->message);
 }
 
-/* Registry
- * ------------------------------------------------------------------------------------------------------ */
+/* Registry. */
 
 static void test_every_registered_rule_is_sound(void **state) {
     (void)state;
@@ -102,8 +101,7 @@ static void test_unsound_options_and_parameters_are_refused(void **state) {
     expect_fault(&rule, "init");
 }
 
-/* Pieces
- * -------------------------------------------------------------------------------------------------------- */
+/* Pieces. */
 
 static void test_unit_length_of_zero_and_tiny_vectors_is_finite(void **state) {
     (void)state;
@@ -118,8 +116,7 @@ static void test_unit_length_of_zero_and_tiny_vectors_is_finite(void **state) {
     assert_true(fabsf(y[0] - 0.6f) < 1e-6f && fabsf(y[1] - 0.8f) < 1e-6f);
 }
 
-/* Derivatives
- * --------------------------------------------------------------------------------------------------- */
+/* Derivatives. */
 
 static void test_prepare_backward_is_the_derivative_of_prepare(void **state) {
     (void)state;
@@ -151,8 +148,7 @@ static void test_prepare_backward_is_the_derivative_of_prepare(void **state) {
     printf("worst: finite differences against prepare_backward %.2g\n", worst);
 }
 
-/* Reference pack
- * ------------------------------------------------------------------------------------------------ */
+/* Reference pack. */
 
 enum { HEADS = 3, STEPS = 150, KEY_DIM = 32, VALUE_DIM = 48 };
 

@@ -1,0 +1,343 @@
+#include "attn_variants/mixer_backward.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "attn_variants/mixer_parts.h"
+#include "harness/base/memory.h"
+
+/* All gradients on the way, for the whole sequence. */
+typedef struct fl_backward_work {
+    const fl_mixer_block *block;
+    const fl_mixer_plan *plan;
+    float *parameters;                                 /* the caller's block, or NULL */
+    float *merged_read;                                /* [H][T*m][Dv] */
+    float *merged_exact, *merged_log, *merged_largest; /* [T][H][D], [T][H], [T][H] */
+    float *stream_query;                               /* [H][T*m][Dk] */
+    fl_write_rows stream;                              /* by step */
+    fl_write_rows nothing;                             /* one zero row */
+    size_t *step_of;    /* [Hkv][T]: the step at which a token is written, FL_POSITION_NONE = never */
+    float *linear[3];   /* [T][H][D] of q, k, v as prepare saw them */
+    float *gate, *beta; /* [T][H][gate_width], [T][H]; activated, then raw */
+    float *gate_low;    /* [T][rank] */
+    float *key_rows, *value_rows; /* layout of the exact set */
+    float *query, *key, *value;   /* [T][H][D], [T][Hkv][D] */
+    float *blocks[2];             /* memory of stream and nothing */
+} fl_backward_work;
+
+static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t tokens = work->block->tokens, heads = plan->shape.query_heads;
+    size_t steps = heads * tokens * plan->micro_steps;
+    FL_TRY(FL_ALLOCATE(&work->merged_read, steps * plan->value_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->stream_query, steps * plan->key_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->blocks[0], fl_write_rows_floats(&plan->layout, tokens), error));
+    FL_TRY(FL_ALLOCATE(&work->blocks[1], fl_write_rows_floats(&plan->layout, 1), error));
+    work->stream = fl_write_rows_in(&plan->layout, tokens, work->blocks[0]);
+    work->nothing = fl_write_rows_in(&plan->layout, 1, work->blocks[1]);
+    FL_TRY(FL_ALLOCATE(&work->step_of, plan->shape.kv_heads * tokens, error));
+    for (size_t i = 0; i < 3; i++) {
+        FL_TRY(FL_ALLOCATE(&work->linear[i], tokens * heads * plan->shape.head_dim, error));
+    }
+    FL_TRY(FL_ALLOCATE(&work->gate, tokens * heads * plan->gate_width, error));
+    FL_TRY(FL_ALLOCATE(&work->gate_low, tokens * plan->variant->gate_rank, error));
+    return FL_ALLOCATE(&work->beta, tokens * heads, error);
+}
+
+static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t tokens = work->block->tokens, queries = tokens * plan->shape.query_heads;
+    size_t keys = tokens * plan->shape.kv_heads * plan->shape.head_dim;
+    FL_TRY(FL_ALLOCATE(&work->query, queries * plan->shape.head_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->key, keys, error));
+    FL_TRY(FL_ALLOCATE(&work->value, keys, error));
+    FL_TRY(FL_ALLOCATE(&work->merged_exact, queries * plan->shape.head_dim, error));
+    FL_TRY(FL_ALLOCATE(&work->merged_log, queries, error));
+    FL_TRY(FL_ALLOCATE(&work->merged_largest, queries, error));
+    size_t rows = work->block->mixer->exact.capacity * plan->shape.kv_heads * plan->shape.head_dim;
+    FL_TRY(FL_ALLOCATE(&work->key_rows, rows, error));
+    FL_TRY(FL_ALLOCATE(&work->value_rows, rows, error));
+    return plan->linear ? allocate_linear(work, error) : FL_OK;
+}
+
+static void release_work(fl_backward_work *work) {
+    float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log, work->merged_largest,
+                       work->stream_query, work->linear[0],    work->linear[1],  work->linear[2],
+                       work->gate,         work->beta,         work->gate_low,   work->key_rows,
+                       work->value_rows,   work->query,        work->key,        work->value,
+                       work->blocks[0],    work->blocks[1]};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_memory_free(pieces[i]);
+    fl_memory_free(work->step_of);
+}
+
+/* The gradient of a tensor inside the caller's block, or NULL. */
+static float *gradient_of(const fl_backward_work *work, const char *name) {
+    const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(work->plan->mechanism, name);
+    return work->parameters == NULL || tensor == NULL ? NULL : work->parameters + tensor->offset;
+}
+
+/* Merge and exact set. */
+
+static void merge_backward(fl_backward_work *work, const float *gradient_output) {
+    const fl_mixer_plan *plan = work->plan;
+    fl_merge_call call = fl_mixer_merge_call(work->block);
+    size_t last = (plan->micro_steps - 1) * plan->value_dim;
+    fl_merge_gradients gradients = {.output = gradient_output,
+                                    .read = plan->linear ? work->merged_read + last : NULL,
+                                    .exact = plan->exact ? work->merged_exact : NULL,
+                                    .log_sum_exp = work->merged_log,
+                                    .largest = work->merged_largest,
+                                    .window_factor = gradient_of(work, "merge.window_factor")};
+    fl_merge_backward(plan->compute->threads, &call, &gradients);
+}
+
+/* Rows of the exact set back to tokens: in a fresh mixer entry i is token i. */
+static void add_rows(const fl_backward_work *work, const float *rows, float *gradient) {
+    const fl_exact_set *set = &work->block->mixer->exact;
+    for (size_t token = 0; token < set->count; token++) {
+        for (size_t head = 0; head < set->kv_heads; head++) {
+            const float *from = rows + (head * set->capacity + token) * set->head_dim;
+            float *to = gradient + (token * set->kv_heads + head) * set->head_dim;
+            for (size_t i = 0; i < set->head_dim; i++) to[i] += from[i];
+        }
+    }
+}
+
+static fl_status exact_backward(fl_backward_work *work, bool results, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    fl_compute *compute = plan->compute;
+    bool shares = fl_merge_shares_normaliser(plan->variant->merge) && plan->linear;
+    fl_attention_call call;
+    size_t *lifetimes = NULL;
+    FL_TRY(fl_mixer_attention_call(work->block, &call, &lifetimes, error));
+    if (!results) call.output = call.log_sum_exp = NULL;
+    compute->ops->attention_backward(compute, &call, work->merged_exact, shares ? work->merged_log : NULL,
+                                     work->query, work->key_rows, work->value_rows);
+    if (plan->variant->merge == FL_MERGE_LOLCATS && shares) {
+        fl_exact_set_largest_backward(compute->threads, &call, work->merged_largest, work->query,
+                                      work->key_rows);
+    }
+    fl_memory_free(lifetimes);
+    add_rows(work, work->key_rows, work->key);
+    add_rows(work, work->value_rows, work->value);
+    return FL_OK;
+}
+
+/* Linear branch. */
+
+static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    fl_recurrence_backward_call call = {
+        .transition = plan->variant->transition,
+        .mode = work->block->mode,
+        .heads = plan->shape.query_heads,
+        .steps = work->block->tokens * plan->micro_steps,
+        .key_dim = plan->key_dim,
+        .value_dim = plan->value_dim,
+        .inputs = fl_write_rows_inputs(&work->block->stream, work->block->scratch->query),
+        .gradient_output = work->merged_read,
+        .gradients = {.query = work->stream_query,
+                      .key = work->stream.part[FL_WRITE_KEY],
+                      .value = work->stream.part[FL_WRITE_VALUE],
+                      .log_decay = work->stream.part[FL_WRITE_LOG_DECAY],
+                      .erase_strength = work->stream.part[FL_WRITE_ERASE_STRENGTH],
+                      .erase_read = work->stream.part[FL_WRITE_ERASE_READ],
+                      .erase_write = work->stream.part[FL_WRITE_ERASE_WRITE],
+                      .write = work->stream.part[FL_WRITE_WEIGHT]},
+    };
+    return plan->compute->ops->recurrence_backward(plan->compute, &call, error);
+}
+
+static void find_steps(fl_backward_work *work) {
+    size_t tokens = work->block->tokens, kv_heads = work->plan->shape.kv_heads;
+    const size_t *written = work->block->scratch->written;
+    for (size_t i = 0; i < kv_heads * tokens; i++) work->step_of[i] = FL_POSITION_NONE;
+    for (size_t head = 0; head < kv_heads; head++) {
+        for (size_t step = 0; step < tokens; step++) {
+            size_t token = written[head * tokens + step];
+            if (token != FL_POSITION_NONE) work->step_of[head * tokens + token] = step;
+        }
+    }
+}
+
+static void prepare_backward_head(void *context, size_t head, size_t worker) {
+    (void)worker;
+    const fl_backward_work *work = context;
+    const fl_mixer_plan *plan = work->plan;
+    const fl_rule *rule = plan->rule;
+    size_t tokens = work->block->tokens, heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
+    size_t row = plan->micro_steps * plan->key_dim;
+    float *parameters[FL_RULE_MAX_PARAMETERS];
+    for (size_t i = 0; i < rule->parameter_count; i++)
+        parameters[i] = gradient_of(work, rule->parameters[i].name);
+    for (size_t token = 0; token < tokens; token++) {
+        size_t step = work->step_of[head / plan->group * tokens + token], at = token * heads + head;
+        fl_rule_input input = fl_mixer_rule_input(work->block, head, token);
+        fl_rule_output_gradient gradient =
+            step == FL_POSITION_NONE ? fl_write_row_output(&plan->layout, &work->nothing, head, 0)
+                                     : fl_write_row_output(&plan->layout, &work->stream, head, step);
+        gradient.query = work->stream_query + (head * tokens + token) * row + row - plan->key_dim;
+        fl_rule_input_gradient out = {.query = work->linear[0] + at * head_dim,
+                                      .key = work->linear[1] + at * head_dim,
+                                      .value = work->linear[2] + at * head_dim,
+                                      .gate =
+                                          plan->gate_width > 0 ? work->gate + at * plan->gate_width : NULL,
+                                      .beta = rule->beta ? work->beta + at : NULL,
+                                      .parameters = work->parameters == NULL ? NULL : parameters};
+        rule->prepare_backward(&input, &gradient, &out);
+    }
+}
+
+/* From the linear branch's q, k, v of every query head to the model's, through the convolution where there is
+ * one. */
+static void inputs_backward(fl_backward_work *work) {
+    const fl_mixer_plan *plan = work->plan;
+    const fl_mixer_block *block = work->block;
+    size_t heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
+    static const char *const names[3][2] = {
+        {"conv.q.weight", "conv.q.bias"}, {"conv.k.weight", "conv.k.bias"}, {"conv.v.weight", "conv.v.bias"}};
+    const float *inputs[3] = {block->query, block->key, block->value};
+    float *outputs[3] = {work->query, work->key, work->value};
+    for (size_t i = 0; i < 3; i++) {
+        size_t sources = i == 0 ? heads : plan->shape.kv_heads;
+        if (plan->variant->conv_kernel > 0) {
+            fl_short_conv_call call = {.tokens = block->tokens,
+                                       .heads = heads,
+                                       .source_heads = sources,
+                                       .head_dim = head_dim,
+                                       .kernel = plan->variant->conv_kernel,
+                                       .input = inputs[i],
+                                       .weight =
+                                           fl_mechanism_find(plan->mechanism, plan->layer, names[i][0])};
+            fl_short_conv_gradients gradients = {work->linear[i], outputs[i], gradient_of(work, names[i][0]),
+                                                 gradient_of(work, names[i][1])};
+            fl_short_conv_backward(plan->compute->threads, &call, &gradients);
+            continue;
+        }
+        for (size_t at = 0; at < block->tokens * heads; at++) {
+            size_t token = at / heads, source = at % heads / (heads / sources);
+            float *to = outputs[i] + (token * sources + source) * head_dim;
+            for (size_t j = 0; j < head_dim; j++) to[j] += work->linear[i][at * head_dim + j];
+        }
+    }
+}
+
+/* Gates. */
+
+/* gradient: with respect to the activated value, in place to the raw one. */
+static void activation_backward(fl_gate_activation activation, size_t count, const float *activated,
+                                float *gradient) {
+    for (size_t i = 0; i < count; i++) {
+        if (activation == FL_ACTIVATE_LOG_SIGMOID) gradient[i] *= -expm1f(activated[i]);
+        if (activation == FL_ACTIVATE_SIGMOID) gradient[i] *= activated[i] * (1.0f - activated[i]);
+    }
+}
+
+static void bias_backward(const fl_backward_work *work, size_t columns, const float *gradient,
+                          const char *name) {
+    float *bias = gradient_of(work, name);
+    for (size_t token = 0; bias != NULL && token < work->block->tokens; token++) {
+        for (size_t i = 0; i < columns; i++) bias[i] += gradient[token * columns + i];
+    }
+}
+
+/* x [T][columns] = input [T][inner] W: adds to W's gradient, and to (or over) the input's when wanted. */
+static void projection_backward(const fl_backward_work *work, size_t columns, size_t inner,
+                                const float *input, const float *gradient, const char *name,
+                                float *gradient_input, bool accumulate) {
+    fl_compute *compute = work->plan->compute;
+    size_t tokens = work->block->tokens;
+    float *weight = gradient_of(work, name);
+    if (weight != NULL) {
+        compute->ops->matmul(compute, true, false, inner, columns, tokens, 1.0f, input, inner, gradient,
+                             columns, 1.0f, weight, columns);
+    }
+    if (gradient_input == NULL) return;
+    compute->ops->matmul(compute, false, true, tokens, inner, columns, 1.0f, gradient, columns,
+                         fl_mechanism_find(work->plan->mechanism, work->plan->layer, name), columns,
+                         accumulate ? 1.0f : 0.0f, gradient_input, inner);
+}
+
+/* gradient_input [T][E] must hold zeros or be NULL. */
+static void gates_backward(fl_backward_work *work, float *gradient_input) {
+    const fl_mixer_plan *plan = work->plan;
+    const fl_mixer_scratch *scratch = work->block->scratch;
+    const float *input = work->block->input;
+    size_t tokens = work->block->tokens, heads = plan->shape.query_heads, model_dim = plan->shape.model_dim;
+    size_t columns = heads * plan->gate_width;
+    if (plan->rule->gate != FL_GATE_NONE && plan->variant->gate_source == FL_GATE_PROJECTED) {
+        activation_backward(plan->rule->gate_activation, tokens * columns, scratch->gate, work->gate);
+        bias_backward(work, columns, work->gate, "gate.bias");
+        if (plan->rule->gate == FL_GATE_SCALAR) {
+            projection_backward(work, columns, model_dim, input, work->gate, "gate.weight", gradient_input,
+                                true);
+        } else {
+            size_t rank = plan->variant->gate_rank;
+            projection_backward(work, columns, rank, scratch->gate_low, work->gate, "gate.w2", work->gate_low,
+                                false);
+            projection_backward(work, rank, model_dim, input, work->gate_low, "gate.w1", gradient_input,
+                                true);
+        }
+    }
+    if (!plan->rule->beta || plan->variant->beta_source != FL_GATE_PROJECTED) return;
+    activation_backward(plan->rule->beta_activation, tokens * heads, scratch->beta, work->beta);
+    bias_backward(work, heads, work->beta, "beta.bias");
+    projection_backward(work, heads, model_dim, input, work->beta, "beta.weight", gradient_input, true);
+}
+
+/* Whole. */
+
+static fl_status run_backward(fl_backward_work *work, const float *gradient_output, bool results,
+                              float *gradient_input, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t inputs = work->block->tokens * plan->shape.model_dim;
+    FL_TRY(allocate_work(work, error));
+    merge_backward(work, gradient_output);
+    if (plan->exact) FL_TRY(exact_backward(work, results, error));
+    if (gradient_input != NULL) memset(gradient_input, 0, inputs * sizeof *gradient_input);
+    if (!plan->linear) return FL_OK;
+    FL_TRY(recurrence_backward(work, error));
+    find_steps(work);
+    fl_threads_for(plan->compute->threads, plan->shape.query_heads, prepare_backward_head, work);
+    inputs_backward(work);
+    gates_backward(work, gradient_input);
+    return FL_OK;
+}
+
+static void hand_over(float *to, const float *from, size_t count) {
+    if (to != NULL) memcpy(to, from, count * sizeof *to);
+}
+
+fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
+                            const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
+                            float *gradient_key, float *gradient_value, float *gradient_input,
+                            float *gradient_parameters, fl_error *error) {
+    const fl_rule *rule = mechanism->variant->rule;
+    if (rule->own.write != NULL) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "rule %s has its own step and cannot be trained",
+                            rule->name);
+    }
+    if (call->tokens == 0) return FL_OK;
+    fl_mixer *mixer = NULL;
+    fl_mixer_scratch scratch;
+    fl_mixer_block block;
+    FL_TRY(fl_mixer_create(compute, mechanism, layer, &mixer, error));
+    /* The merge's derivative looks at its inputs only where a normaliser is shared or divided by. */
+    bool results = mechanism->variant->normaliser || fl_merge_shares_normaliser(mechanism->variant->merge);
+    fl_status status = fl_mixer_replay(mixer, call, results, &scratch, &block, error);
+    if (status == FL_OK) {
+        fl_backward_work work = {.block = &block, .plan = &mixer->plan, .parameters = gradient_parameters};
+        status = run_backward(&work, gradient_output, results, gradient_input, error);
+        if (status == FL_OK) {
+            const fl_attention_shape *shape = &mechanism->shape;
+            size_t keys = call->tokens * shape->kv_heads * shape->head_dim;
+            hand_over(gradient_query, work.query, call->tokens * shape->query_heads * shape->head_dim);
+            hand_over(gradient_key, work.key, keys);
+            hand_over(gradient_value, work.value, keys);
+        }
+        release_work(&work);
+        fl_memory_free(scratch.memory);
+    }
+    fl_mixer_destroy(mixer);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* Backward pass of a mixer over one whole sequence, from position 0: what training needs of a linearised layer.
+ *
+ * The forward pass is run again inside (nothing is kept between the two), so memory grows with tokens, not with their square.
+ * Routing decisions are constants. Everything else is differentiated: prepare, recurrence, normaliser, softmax over the exact
+ * set, every merge (gamma, and in the published form its maximum), short convolution, gates and beta. */
+#ifndef FL_ATTN_VARIANTS_MIXER_BACKWARD_H
+#define FL_ATTN_VARIANTS_MIXER_BACKWARD_H
+
+#include <stddef.h>
+
+#include "attn_variants/mechanism.h"
+#include "attn_variants/mixer.h"
+#include "harness/base/status.h"
+#include "harness/compute/compute.h"
+
+/* call: the forward pass's inputs, the sequence from its first token; its output members are not used and may be NULL.
+ * gradient_output [T][H][D]. gradient_query [T][H][D], gradient_key and gradient_value [T][Hkv][D] and gradient_input
+ * [T][E] are overwritten; NULL = not wanted. gradient_parameters is a block laid out as the layer's parameters
+ * (mechanism->layer_floats), added to; NULL = not wanted. The outputs must not overlap gradient_output.
+ * FL_ERROR_UNSUPPORTED for a rule with own hooks. */
+fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
+                            const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
+                            float *gradient_key, float *gradient_value, float *gradient_input,
+                            float *gradient_parameters, fl_error *error);
+
+#endif

@@ -1,0 +1,205 @@
+/* The mixer's backward pass against finite differences of the float64 mixer: every rule, merges, convolution,
+ * routing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_variants/mixer_backward.h"
+#include "harness/base/memory.h"
+#include "harness/base/random.h"
+#include "tests/support/mixer_case.h"
+
+enum { TOKENS = 19, SAMPLES = 8 };
+static const double BOUND = 1e-3;
+
+static double worst;
+
+static void must(fl_status status, const fl_error *error) {
+    if (status != FL_OK) fail_msg("%s", error->message);
+}
+
+static float *floats(size_t count) {
+    fl_error error;
+    float *block = NULL;
+    must(FL_ALLOCATE(&block, count, &error), &error);
+    return block;
+}
+
+typedef struct backward_case {
+    fl_mixer_case inputs;
+    const char *yaml;
+    float *weights; /* dLoss/d(output) */
+    int32_t *written;
+    fl_random random;
+} backward_case;
+
+/* Loss in float64; *flipped when routing decided otherwise than at the point itself. */
+static double loss(backward_case *c, bool *flipped) {
+    fl_case_reference reference = fl_mixer_case_reference(&c->inputs);
+    double sum = 0.0;
+    for (size_t i = 0; i < fl_mixer_case_floats(&c->inputs); i++) sum += c->weights[i] * reference.output[i];
+    size_t bytes = c->inputs.tokens * c->inputs.shape.kv_heads * sizeof *c->written;
+    if (c->written == NULL) {
+        c->written = reference.written;
+        reference.written = NULL;
+    } else if (memcmp(c->written, reference.written, bytes) != 0) {
+        *flipped = true;
+    }
+    fl_case_reference_free(&reference);
+    return sum;
+}
+
+static double slope(backward_case *c, float *x, bool *flipped) {
+    static const double steps[4] = {-2.0, -1.0, 1.0, 2.0};
+    double step = 2e-4 * fmax(1.0, fabs(*x)), of[4], at[4];
+    float kept = *x;
+    for (size_t i = 0; i < 4; i++) {
+        *x = (float)(kept + steps[i] * step);
+        at[i] = *x;
+        of[i] = loss(c, flipped);
+    }
+    *x = kept;
+    double near = (of[2] - of[1]) / (at[2] - at[1]), far = (of[3] - of[0]) / (at[3] - at[0]);
+    return (4.0 * near - far) / 3.0;
+}
+
+static void compare_kind(backward_case *c, size_t count, float *x, const float *gradient, const char *what) {
+    double largest = 1e-5;
+    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(gradient[i]));
+    for (size_t i = 0; i < SAMPLES && count > 0; i++) {
+        size_t at = count <= SAMPLES ? i % count : (size_t)fl_random_below(&c->random, count);
+        bool flipped = false;
+        double expected = slope(c, &x[at], &flipped);
+        if (flipped) continue;
+        double difference = fabs(expected - gradient[at]) / largest;
+        if (!(difference <= BOUND)) {
+            fail_msg("%s: %s[%zu]: gradient %.6g, finite difference %.6g, largest %.3g", c->yaml, what, at,
+                     gradient[at], expected, largest);
+        }
+        worst = fmax(worst, difference);
+    }
+}
+
+static void check(const char *yaml, fl_recurrence_mode mode) {
+    backward_case c = {.yaml = yaml};
+    fl_error error;
+    fl_random_seed(&c.random, 3, 1);
+    fl_mixer_case_open(&c.inputs, NULL, yaml, 4, 2, 5, TOKENS, 0.8, 21);
+    fl_mixer_case *inputs = &c.inputs;
+    size_t queries = fl_mixer_case_floats(inputs), keys = TOKENS * 2 * 5;
+    size_t model = TOKENS * inputs->shape.model_dim, parameters = inputs->mechanism->layer_floats;
+    float *query = floats(queries), *key = floats(keys), *value = floats(keys), *input = floats(model);
+    float *block = floats(parameters), *again = floats(parameters);
+    c.weights = floats(queries);
+    for (size_t i = 0; i < queries; i++) c.weights[i] = (float)fl_random_normal(&c.random);
+    fl_mixer_call call = {.tokens = TOKENS,
+                          .query = inputs->query,
+                          .key = inputs->key,
+                          .value = inputs->value,
+                          .input = inputs->input,
+                          .mode = mode};
+    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, c.weights, query, key,
+                           value, input, block, &error),
+         &error);
+    bool flipped = false;
+    loss(&c, &flipped);
+    compare_kind(&c, queries, inputs->query, query, "query");
+    compare_kind(&c, keys, inputs->key, key, "key");
+    compare_kind(&c, keys, inputs->value, value, "value");
+    compare_kind(&c, model, inputs->input, input, "input");
+    for (size_t i = 0; i < inputs->mechanism->tensor_count; i++) {
+        const fl_mechanism_tensor *tensor = &inputs->mechanism->tensors[i];
+        compare_kind(&c, tensor->count, inputs->mechanism->layer[FL_CASE_LAYER] + tensor->offset,
+                     block + tensor->offset, tensor->name);
+    }
+    /* Parameters alone, into a block that is not empty. */
+    for (size_t i = 0; i < parameters; i++) again[i] = block[i];
+    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, c.weights, NULL, NULL,
+                           NULL, NULL, again, &error),
+         &error);
+    for (size_t i = 0; i < parameters; i++) {
+        assert_true(fabs(again[i] - 2.0 * block[i]) <= 1e-4 * (fabs(block[i]) + 1e-3));
+    }
+    fl_memory_free(c.weights);
+    fl_memory_free(c.written);
+    fl_memory_free(query);
+    fl_memory_free(key);
+    fl_memory_free(value);
+    fl_memory_free(input);
+    fl_memory_free(block);
+    fl_memory_free(again);
+    fl_mixer_case_close(inputs);
+}
+
+static void test_every_rule_has_the_gradient_of_the_float64_mixer(void **state) {
+    (void)state;
+    static const char *const more[] = {"", ", window: 3, sinks: 2",
+                                       ", window: 2, sinks: 1, short_conv: {kernel: 3, init: torch}"};
+    worst = 0.0;
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        const fl_rule *rule = fl_rule_registry[i];
+        if (rule->own.write != NULL || strcmp(rule->name, "softmax") == 0) continue;
+        for (size_t j = 0; j < sizeof more / sizeof more[0]; j++) {
+            char yaml[160];
+            snprintf(yaml, sizeof yaml, "{rule: %s%s}", rule->name, more[j]);
+            check(yaml, j == 0 ? FL_RECURRENCE_STEP : FL_RECURRENCE_CHUNK);
+        }
+    }
+    printf("worst: gradients of every rule %.2g\n", worst);
+}
+
+static void test_merges_normaliser_and_routing_have_their_gradients(void **state) {
+    (void)state;
+    static const char *const cases[] = {
+        "{rule: gla, window: 3, sinks: 1, merge: half}",
+        "{rule: linear, window: 3, merge: half}",
+        "{rule: linear, feature_map: identity, window: 3, sinks: 1}",
+        "{rule: linear, feature_map: exp, window: 3, sinks: 1, merge: shared_normaliser}",
+        "{rule: linear, window: 3, sinks: 1, merge: lolcats}",
+        "{rule: hedgehog, window: 3, merge: lolcats}",
+        "{rule: hedgehog, window: 4, sinks: 1, merge: lolcats_invariant}",
+        "{rule: taylor, window: 2, sinks: 1, merge: shared_normaliser, short_conv: {kernel: 2, init: torch}}",
+        "{rule: kda, window: 2, sinks: 1, cache: {budget: 3, route: self_recall}}",
+        "{rule: kda, window: 2, cache: {budget: 3, route: attention_mass}, short_conv: {kernel: 4, init: "
+        "torch}}",
+        "{rule: linear, window: 2, cache: {budget: 3, route: key_norm}, merge: shared_normaliser}",
+        "{rule: linear, window: 2, cache: {budget: 3, route: attention_mass}, merge: lolcats}",
+        "{rule: delta_product, cache: {budget: 4, route: recency}}",
+        "{rule: kda, gate: {source: constant, value: 0.9}, beta: {source: constant, value: 0.3}, window: 2}",
+        "{rule: ssd, gate: {source: constant, value: -1}, window: 2}",
+        "{rule: gated_delta, window: 40, sinks: 1}",
+        "{rule: kda, sinks: 3}",
+    };
+    worst = 0.0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(cases[i], FL_RECURRENCE_AUTO);
+    printf("worst: gradients of interventions %.2g\n", worst);
+}
+
+static void test_a_rule_with_its_own_step_is_refused_by_name(void **state) {
+    (void)state;
+    fl_mixer_case c;
+    fl_error error;
+    fl_mixer_case_open(&c, NULL, "{rule: oja}", 2, 1, 4, 3, 1.0, 1);
+    fl_mixer_call call = {.tokens = 3, .query = c.query, .key = c.key, .value = c.value, .input = c.input};
+    assert_int_equal(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, c.query, NULL, NULL,
+                                       NULL, NULL, NULL, &error),
+                     FL_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "oja"));
+    fl_mixer_case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_rule_has_the_gradient_of_the_float64_mixer),
+        cmocka_unit_test(test_merges_normaliser_and_routing_have_their_gradients),
+        cmocka_unit_test(test_a_rule_with_its_own_step_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
