@@ -239,24 +239,38 @@ static double quantile(const uint32_t *counts, double level) {
     return 1.0 / (1.0 + exp(-odds));
 }
 
-static void finish_quantiles(const fl_branch_log *log, const uint32_t *counts, double *out) {
+/* What the variant has no such part for is not there. */
+static void drop(double **array) {
+    fl_memory_free(*array);
+    *array = NULL;
+}
+
+static void finish_quantiles(const fl_branch_log *log, const uint32_t *counts, double **out) {
+    if (counts == NULL) {
+        drop(out);
+        return;
+    }
     for (size_t row = 0; row < log->layers * log->heads; row++) {
         for (size_t q = 0; q < FL_GATE_QUANTILES; q++) {
-            out[row * FL_GATE_QUANTILES + q] =
-                counts == NULL ? NAN : quantile(counts + row * HISTOGRAM_BINS, fl_gate_quantile_levels[q]);
+            (*out)[row * FL_GATE_QUANTILES + q] =
+                quantile(counts + row * HISTOGRAM_BINS, fl_gate_quantile_levels[q]);
         }
     }
 }
 
 void fl_branch_log_finish(const fl_branch_log *log, fl_text_result *result) {
-    finish_quantiles(log, log->gate_counts, result->gate_quantiles);
-    finish_quantiles(log, log->beta_counts, result->beta_quantiles);
+    finish_quantiles(log, log->gate_counts, &result->gate_quantiles);
+    finish_quantiles(log, log->beta_counts, &result->beta_quantiles);
     for (size_t row = 0; row < log->layers * log->heads; row++) {
         result->effective_rank[row] = log->rank[row] / (double)log->sequences;
     }
+    if (!log->has_cache) {
+        drop(&result->routing_kept);
+        drop(&result->routing_lifetime);
+        return;
+    }
     for (size_t i = 0; i < log->layers * log->kv_heads * log->positions; i++) {
-        bool routed = log->has_cache && log->left[i] > 0.0;
-        result->routing_kept[i] = routed ? log->kept[i] / log->left[i] : NAN;
-        result->routing_lifetime[i] = routed ? log->lifetime[i] / log->left[i] : NAN;
+        result->routing_kept[i] = log->left[i] > 0.0 ? log->kept[i] / log->left[i] : NAN;
+        result->routing_lifetime[i] = log->left[i] > 0.0 ? log->lifetime[i] / log->left[i] : NAN;
     }
 }

@@ -29,7 +29,7 @@ void fl_branch_log_take(fl_branch_log *log, size_t layer, const fl_mixer_call *c
 fl_status fl_branch_log_end_sequence(fl_branch_log *log, fl_threads *threads, fl_mixer *const *mixers, size_t length,
                                      fl_error *error);
 
-/* Fills the result's arrays. */
+/* Fills the result's arrays; those of parts that the variant lacks are released and set to NULL. */
 void fl_branch_log_finish(const fl_branch_log *log, fl_text_result *result);
 
 /* exp(entropy) of the singular values of state [value_dim][key_dim]; 0 for a zero state, NaN when not finite. workspace has

@@ -51,8 +51,8 @@ typedef struct fl_text_result {
     double *key_concentration, *projection_residual; /* [L][Hkv][P] mean over sequences */
     double *state_norm;                              /* [L][H][P] mean over sequences */
     double *effective_rank;                          /* [L][H] of the state after a sequence, mean over sequences */
-    double *gate_quantiles, *beta_quantiles;         /* [L][H][Q] over tokens (and channels); NaN without such a part */
-    double *routing_kept, *routing_lifetime;         /* [L][Hkv][P] branch_log.h; NaN where no token of that position left */
+    double *gate_quantiles, *beta_quantiles;         /* [L][H][Q] over tokens (and channels); NULL without such a part */
+    double *routing_kept, *routing_lifetime;         /* [L][Hkv][P] branch_log.h; NULL without a cache */
     double *concentration_edges, *residual_edges;    /* [L][bins + 1] trends.h */
     double *concentration_trend_nmse, *residual_trend_nmse;   /* [L][bins] */
     double *concentration_count, *residual_count;    /* [L][bins] */

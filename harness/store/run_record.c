@@ -7,8 +7,9 @@
 
 #include "harness/base/memory.h"
 
-/* A dataset of float64. Axes as letters: L layers, H query heads, N key/value heads, P positions; none: a
- * single value, which is written when the array at `with` was measured. */
+/* A dataset of float64. Axes as letters: L layers, H query heads, N key/value heads, P positions, Q gate
+ * quantiles, B trend bins and E their edges; none: a single value, which is written when the array at `with`
+ * was measured. */
 typedef struct number_row {
     const char *path;
     size_t offset;
@@ -84,6 +85,29 @@ static const number_row numbers[] = {
         "mean squared distance of the past unit keys, projected on their mean, from it; mean over sequences"),
     ARRAY("/diagnostics/state_norm", state_norm, "LHP", "1",
           "Frobenius norm of the state, mean over sequences"),
+    ARRAY("/diagnostics/effective_rank", effective_rank, "LH", "1",
+          "exp(entropy of the singular values) of the state after a sequence, mean over sequences"),
+    ARRAY("/diagnostics/gates/gate_quantiles", gate_quantiles, "LHQ", "1",
+          "quantiles 0, 0.05, 0.25, 0.5, 0.75, 0.95, 1 of the gate over tokens and channels"),
+    ARRAY("/diagnostics/gates/beta_quantiles", beta_quantiles, "LHQ", "1",
+          "quantiles 0, 0.05, 0.25, 0.5, 0.75, 0.95, 1 of beta over tokens"),
+    ARRAY("/diagnostics/routing/kept", routing_kept, "LNP", "1",
+          "share of sequences in which the token of a position was still cached at the end; NaN where none "
+          "left"),
+    ARRAY("/diagnostics/routing/lifetime", routing_lifetime, "LNP", "token",
+          "steps a token stayed in the cache after leaving the window, mean over sequences"),
+    ARRAY("/diagnostics/trends/key_concentration/edges", concentration_edges, "LE", "1",
+          "quantile bins of the key concentration"),
+    ARRAY("/diagnostics/trends/key_concentration/nmse", concentration_trend_nmse, "LB", "1",
+          "teacher-forced error of a head before the output projection, over its variance, by bin"),
+    ARRAY("/diagnostics/trends/key_concentration/count", concentration_count, "LB", "1",
+          "tokens times query heads in a bin"),
+    ARRAY("/diagnostics/trends/projection_residual/edges", residual_edges, "LE", "1",
+          "quantile bins of the projection residual"),
+    ARRAY("/diagnostics/trends/projection_residual/nmse", residual_trend_nmse, "LB", "1",
+          "teacher-forced error of a head before the output projection, over its variance, by bin"),
+    ARRAY("/diagnostics/trends/projection_residual/count", residual_count, "LB", "1",
+          "tokens times query heads in a bin"),
 };
 
 /* size_t members, written as integers. */
@@ -111,6 +135,12 @@ static size_t axis_size(const fl_text_result *result, char letter) {
         return result->query_heads;
     case 'N':
         return result->kv_heads;
+    case 'Q':
+        return FL_GATE_QUANTILES;
+    case 'B':
+        return FL_TREND_BINS;
+    case 'E':
+        return FL_TREND_BINS + 1;
     default:
         return result->positions;
     }
