@@ -1,0 +1,77 @@
+/* Sweep bookkeeping: which cells of an output directory are done, and who works on which.
+ *
+ * A cell is its run id. Its state is read from files beside one another in the directory, so several
+ * processes on several machines with one shared folder agree: `<run-id>.h5` (done; it appears whole or not at
+ * all), `<run-id>.claim` (being worked on),
+ * `<run-id>.failed.json` (failed). A claim is made by exclusive creation and is never waited for. It is
+ * stale, and may be taken over, when its process is gone (same machine) or its heartbeat is older than a
+ * limit (another machine). Taking over is serialised by a POSIX lock on `.takeover.lock`, so that two
+ * processes never both inherit a cell. */
+#ifndef FL_STORE_SWEEP_H
+#define FL_STORE_SWEEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/status.h"
+
+/* Without a heartbeat for so long, a claim of another machine is stale. */
+#define FL_SWEEP_STALE_SECONDS 600.0
+
+typedef enum fl_sweep_state {
+    FL_SWEEP_MISSING = 0, /* nobody has begun */
+    FL_SWEEP_RUNNING,
+    FL_SWEEP_STALE, /* begun by a process that is gone */
+    FL_SWEEP_FAILED,
+    FL_SWEEP_DONE
+} fl_sweep_state;
+
+/* "missing", "running", ... */
+const char *fl_sweep_state_name(fl_sweep_state state);
+
+/* Looks only; changes nothing. A directory that is not there holds missing cells. */
+fl_status fl_sweep_state_of(const char *directory, const char *run_id, double stale_seconds,
+                            fl_sweep_state *out, fl_error *error);
+
+typedef struct fl_sweep_claim fl_sweep_claim;
+
+typedef struct fl_sweep_policy {
+    double stale_seconds; /* 0: FL_SWEEP_STALE_SECONDS */
+    bool retry_failed;    /* also claim cells that have failed */
+} fl_sweep_policy;
+
+/* Claims a cell that is missing or stale (or failed). *claim = NULL with FL_OK when there is nothing to do
+ * here: *state says why. Unfinished run files of the cell are deleted; its journal is kept. The directory is
+ * made when it is not there. */
+fl_status fl_sweep_claim_create(const char *directory, const char *run_id, const fl_sweep_policy *policy,
+                                fl_sweep_claim **claim, fl_sweep_state *state, fl_error *error);
+
+/* Call it whenever work has gone on (every progress report will do): at most every few seconds it renews the
+ * heartbeat. False when another process has taken the cell over: stop then. Thread-safe with itself no, with
+ * everything else yes. */
+bool fl_sweep_claim_beat(fl_sweep_claim *claim);
+
+/* Gives the cell back: call it after the run file is committed (an old failure is forgotten) or after
+ * fl_sweep_claim_fail. A cell that is neither is missing again. NULL is fine. */
+fl_status fl_sweep_claim_release(fl_sweep_claim *claim, fl_error *error);
+
+/* Records that the cell failed, durably. `log` (a file with its output) may be NULL. */
+fl_status fl_sweep_claim_fail(fl_sweep_claim *claim, const fl_error *cause, const char *log, fl_error *error);
+
+/* What fl_sweep_claim_fail wrote, or who holds a claim. Members are fl_memory blocks or NULL. */
+typedef struct fl_sweep_note {
+    char *status, *message, *log; /* of a failure */
+    char *host, *time;
+    double process;
+} fl_sweep_note;
+
+fl_status fl_sweep_read_failure(const char *directory, const char *run_id, fl_sweep_note *out,
+                                fl_error *error);
+fl_status fl_sweep_read_claim(const char *directory, const char *run_id, fl_sweep_note *out, fl_error *error);
+void fl_sweep_note_release(fl_sweep_note *note);
+
+/* Run ids of all finished runs of a directory, sorted; *ids = fl_memory block of fl_memory blocks. */
+fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, fl_error *error);
+void fl_sweep_list_release(char **ids, size_t count);
+
+#endif
