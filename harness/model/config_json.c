@@ -7,6 +7,7 @@
 #include "harness/model/config_rope.h"
 #include "harness/model/config_source.h"
 #include "harness/model/json_text.h"
+#include "harness/model/mapped_file.h"
 
 /* Large enough for any real model, small enough that products of two fit. */
 enum { MAX_LAYERS = 10000, MAX_WIDTH = 1 << 28, MAX_POSITIONS = 1 << 30 };
@@ -366,15 +367,26 @@ static fl_status read_document(const fl_config_source *source, fl_model_config *
     return fl_config_rope_read(source, *architecture, config, error);
 }
 
-fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_model_parts *parts,
-                              const fl_architecture **architecture, fl_error *error) {
+fl_status fl_config_json_parse(const char *text, size_t bytes, const char *path, fl_model_config *config,
+                               fl_model_parts *parts, const fl_architecture **architecture, fl_error *error) {
     memset(config, 0, sizeof *config);
     memset(parts, 0, sizeof *parts);
     cJSON *document = NULL;
-    FL_TRY(fl_json_read_file(path, &document, error));
+    FL_TRY(fl_json_parse(text, bytes, path, 0, &document, error));
     const cJSON *nested = fl_json_member(document, "text_config");
     fl_config_source source = {path, "", document, cJSON_IsNull(nested) ? NULL : nested};
     fl_status status = read_document(&source, config, parts, architecture, error);
     cJSON_Delete(document);
+    return status;
+}
+
+fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_model_parts *parts,
+                              const fl_architecture **architecture, fl_error *error) {
+    memset(config, 0, sizeof *config);
+    fl_mapped_file file;
+    FL_TRY(fl_mapped_file_open(path, &file, error));
+    fl_status status =
+        fl_config_json_parse((const char *)file.data, file.size, path, config, parts, architecture, error);
+    fl_mapped_file_close(&file);
     return status;
 }

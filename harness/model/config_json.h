@@ -14,4 +14,8 @@
 fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_model_parts *parts,
                               const fl_architecture **architecture, fl_error *error);
 
+/* The same from text; `path` is named in errors. */
+fl_status fl_config_json_parse(const char *text, size_t bytes, const char *path, fl_model_config *config,
+                               fl_model_parts *parts, const fl_architecture **architecture, fl_error *error);
+
 #endif
