@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/model/config_source.h"
 
 enum { MAX_LAYERS = 10000, MAX_WIDTH = 1 << 28, MAX_POSITIONS = 1 << 30, KEY_BYTES = 128 };
 
@@ -103,9 +104,9 @@ static fl_status read_positive(const key_reader *reader, const char *name, doubl
     char key[KEY_BYTES];
     double value = 0.0;
     if (!given(reader, name)) return FL_OK;
-    if (!fl_gguf_find_number(reader->gguf, full_key(reader, name, key), &value) || !(value > 0.0) ||
-        !isfinite(value)) {
-        return refuse(reader, FL_ERROR_FORMAT, name, "is not a number above 0", error);
+    if (!fl_gguf_find_number(reader->gguf, full_key(reader, name, key), &value) ||
+        !(value >= FL_CONFIG_SMALLEST && value <= FL_CONFIG_LARGEST)) {
+        return refuse(reader, FL_ERROR_FORMAT, name, "is not a number above 0 and of a sensible size", error);
     }
     *out = value;
     return FL_OK;

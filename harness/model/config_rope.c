@@ -133,6 +133,12 @@ static fl_status check_values(const fl_config_source *inner, const fl_rope_confi
     return FL_OK;
 }
 
+/* A positive number, or 0 for "not given". */
+static fl_status read_scale(const fl_config_source *inner, const char *key, double *out, fl_error *error) {
+    FL_TRY(fl_config_number(inner, key, out, error));
+    return *out == 0.0 ? FL_OK : fl_config_positive(inner, key, out, error);
+}
+
 static fl_status read_values(const fl_config_source *inner, const fl_config_source *source,
                              size_t max_positions, fl_rope_config *rope, fl_error *error) {
     rope->truncate = true;
@@ -150,8 +156,8 @@ static fl_status read_values(const fl_config_source *inner, const fl_config_sour
     rope->beta_slow = 1.0;
     FL_TRY(fl_config_positive(inner, "beta_fast", &rope->beta_fast, error));
     FL_TRY(fl_config_positive(inner, "beta_slow", &rope->beta_slow, error));
-    FL_TRY(fl_config_number(inner, "mscale", &rope->mscale, error));
-    FL_TRY(fl_config_number(inner, "mscale_all_dim", &rope->mscale_all_dim, error));
+    FL_TRY(read_scale(inner, "mscale", &rope->mscale, error));
+    FL_TRY(read_scale(inner, "mscale_all_dim", &rope->mscale_all_dim, error));
     FL_TRY(fl_config_positive(inner, "attention_factor", &rope->attention_factor, error));
     FL_TRY(fl_config_bool(inner, "truncate", &rope->truncate, error));
     return check_values(inner, rope, error);

@@ -53,7 +53,9 @@ fl_status fl_config_positive(const fl_config_source *source, const char *key, do
     if (!fl_config_given(source, key)) return FL_OK;
     double value = 0.0;
     FL_TRY(fl_config_number(source, key, &value, error));
-    if (!(value > 0.0)) return fl_config_refuse(source, FL_ERROR_FORMAT, key, "is not above 0", error);
+    if (!(value >= FL_CONFIG_SMALLEST && value <= FL_CONFIG_LARGEST)) {
+        return fl_config_refuse(source, FL_ERROR_FORMAT, key, "is not above 0 and of a sensible size", error);
+    }
     *out = value;
     return FL_OK;
 }

@@ -9,6 +9,10 @@
 
 #include "harness/base/status.h"
 
+/* Positive values lie between these, so that float32 arithmetic on them stays finite. */
+#define FL_CONFIG_SMALLEST 1e-15
+#define FL_CONFIG_LARGEST 1e15
+
 typedef struct fl_config_source {
     const char *path;
     const char *where; /* put before key names in errors: "" or "rope_scaling." */
