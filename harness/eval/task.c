@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/eval/generation_task.h"
 #include "harness/eval/task_requests.h"
 #include "harness/eval/task_result.h"
 
@@ -21,12 +22,12 @@ static fl_status open_task(fl_task *task, fl_error *error) {
     FL_TRY(fl_memory_copy_string(&task->label, config->label, error));
     FL_TRY(fl_task_requests_build(config, task->tokenizer, task->network->model->config.max_positions,
                                   &task->requests, error));
-    const fl_score_options options = {.max_length = task->requests->max_length, .share = config->share};
-    FL_TRY(fl_score_plan_create(task->requests->requests, task->requests->request_count, &options,
-                                task->network, &task->plan, error));
     task->config.name = task->name;
     task->config.label = task->label;
-    return FL_OK;
+    if (config->kind->form == FL_TASK_GENERATION) return FL_OK;
+    const fl_score_options options = {.max_length = task->requests->max_length, .share = config->share};
+    return fl_score_plan_create(task->requests->requests, task->requests->request_count, &options,
+                                task->network, &task->plan, error);
 }
 
 fl_status fl_task_open(const fl_task_config *config, const fl_network *network, const fl_tokenizer *tokenizer,
@@ -90,6 +91,11 @@ fl_status fl_task_request_texts(const fl_task *task, size_t item, size_t choice,
 static fl_status evaluate(const fl_task *task, const fl_mechanism *mechanism, const fl_progress *progress,
                           fl_score *scores, fl_task_result *result, fl_error *error) {
     fl_score_counts counts;
+    if (task->config.kind->form == FL_TASK_GENERATION) {
+        FL_TRY(fl_generation_evaluate(&task->config, task->requests, task->network, task->tokenizer,
+                                      mechanism, progress, result, error));
+        return fl_task_result_summarise(&task->config, task->requests, scores, result, error);
+    }
     FL_TRY(fl_score_run(task->plan, task->network, mechanism, progress, task->config.label, scores, &counts,
                         error));
     result->counts = counts;

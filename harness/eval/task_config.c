@@ -95,7 +95,8 @@ static fl_status check(fl_task_config *config, const fl_node *at, fl_error *erro
         return fl_node_error(fl_node_get(at, "stride"), error, "stride %zu is larger than the window of %zu",
                              config->stride, config->window);
     }
-    if (config->kind->reader != NULL && config->path == NULL) {
+    const bool made = config->kind->reader == NULL;
+    if (config->path == NULL && (!made || fl_retrieval_needs_prose(config->kind->retrieval))) {
         return fl_node_error(at, error, "task %s needs a path", config->name);
     }
     if (config->shots > 0 && config->kind->shot_rule == FL_SHOTS_NONE) {

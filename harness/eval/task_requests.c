@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/eval/generation_task.h"
 #include "harness/eval/python_text.h"
 #include "harness/eval/recall.h"
 #include "harness/eval/wikitext.h"
@@ -22,6 +23,11 @@ void fl_task_requests_destroy(fl_task_requests *requests) {
     fl_task_data_release(&requests->set);
     for (size_t i = 0; i < requests->block_count; i++) fl_memory_free(requests->blocks[i]);
     fl_memory_free(requests->blocks);
+    for (size_t i = 0; i < requests->prompt_count; i++) {
+        fl_retrieval_release(requests->prompts[i]);
+        fl_memory_free(requests->prompts[i]);
+    }
+    fl_memory_free(requests->prompts);
     fl_memory_free(requests->items);
     fl_memory_free(requests->requests);
     fl_memory_free(requests->choice_characters);
@@ -42,6 +48,17 @@ fl_status fl_task_requests_keep(fl_task_requests *requests, int32_t *ids, const 
     }
     requests->blocks[requests->block_count++] = ids;
     *kept = ids;
+    return FL_OK;
+}
+
+fl_status fl_task_requests_keep_prompt(fl_task_requests *requests, fl_retrieval_prompt *prompt,
+                                       fl_error *error) {
+    if (requests->prompt_count == requests->prompt_capacity) {
+        const size_t larger = requests->prompt_capacity == 0 ? 16 : 2 * requests->prompt_capacity;
+        FL_TRY(FL_RESIZE(&requests->prompts, requests->prompt_capacity, larger, error));
+        requests->prompt_capacity = larger;
+    }
+    requests->prompts[requests->prompt_count++] = prompt;
     return FL_OK;
 }
 
@@ -329,9 +346,23 @@ static fl_status read_documents(build_work *work, fl_error *error) {
     return fl_error_set(error, FL_ERROR_FORMAT, "%s: no documents", config->path);
 }
 
+/* The prose needles are hidden in, when a path is given; else one subject without documents. */
+static fl_status read_haystack(build_work *work, fl_error *error) {
+    const fl_reader_request request = {.path = work->config->path};
+    fl_task_data *set = &work->task->set;
+    size_t subject = 0;
+    FL_TRY(work->config->path != NULL ? fl_read_text(&request, set, error)
+                                      : fl_task_data_add_subject(set, "", &subject, error));
+    return fl_task_data_finish(set, error);
+}
+
 static fl_status build_requests(build_work *work, fl_error *error) {
     const fl_task_form form = work->config->kind->form;
     if (form == FL_TASK_RECALL) return fl_recall_build(work->config, work->task, error);
+    if (form == FL_TASK_GENERATION) {
+        FL_TRY(read_haystack(work, error));
+        return fl_generation_build(work->config, work->tokenizer, work->task, error);
+    }
     FL_TRY(read_documents(work, error));
     if (form == FL_TASK_PAGES) return add_pages(work, error);
     if (form == FL_TASK_TEXT) return add_text(work, error);
@@ -341,6 +372,9 @@ static fl_status build_requests(build_work *work, fl_error *error) {
 
 fl_status fl_task_requests_build(const fl_task_config *config, const fl_tokenizer *tokenizer,
                                  size_t model_limit, fl_task_requests **out, fl_error *error) {
+    if (tokenizer == NULL && config->kind->form != FL_TASK_RECALL) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "task %s needs a tokenizer", config->name);
+    }
     fl_task_requests *task = NULL;
     FL_TRY(FL_ALLOCATE(&task, 1, error));
     const bool own = config->max_length > 0 && config->max_length < model_limit;

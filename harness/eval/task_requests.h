@@ -8,6 +8,7 @@
 
 #include "harness/base/status.h"
 #include "harness/eval/task_data.h"
+#include "harness/eval/retrieval.h"
 #include "harness/eval/scoring.h"
 #include "harness/eval/task_config.h"
 #include "harness/model/tokenizer.h"
@@ -23,6 +24,7 @@ typedef struct fl_task_item {
     size_t stale_first, stale_count;     /* recall: choices that are older values of the asked key */
     size_t length;                       /* made tasks: prompt length asked for */
     double depth;                        /* made tasks: 0 .. 1, NaN where it has no meaning */
+    const fl_retrieval_prompt *prompt;   /* generation, or NULL */
 } fl_task_item;
 
 typedef struct fl_task_requests {
@@ -34,6 +36,8 @@ typedef struct fl_task_requests {
     size_t *choice_characters, *choice_bytes; /* [request_count] of the answer without its delimiter */
     size_t block_count, block_capacity;
     int32_t **blocks; /* storage behind the requests' ids */
+    size_t prompt_count, prompt_capacity;
+    fl_retrieval_prompt **prompts; /* storage behind the items' prompts */
     size_t max_length;
     bool adds_bos;    /* the tokenizer put a BOS in front of contexts */
     size_t truncated; /* requests whose context was cut on the left */
@@ -47,6 +51,9 @@ void fl_task_requests_destroy(fl_task_requests *requests);
 /* For generators of token sequences. *kept = the task's own block (ids is taken over whatever happens). */
 fl_status fl_task_requests_keep(fl_task_requests *requests, int32_t *ids, const int32_t **kept,
                                 fl_error *error);
+/* The task owns *prompt from now on, if this succeeds. */
+fl_status fl_task_requests_keep_prompt(fl_task_requests *requests, fl_retrieval_prompt *prompt,
+                                       fl_error *error);
 fl_status fl_task_requests_add_item(fl_task_requests *requests, const fl_task_item *item, fl_error *error);
 /* Belongs to the last item. */
 fl_status fl_task_requests_add(fl_task_requests *requests, const fl_score_request *request, size_t characters,

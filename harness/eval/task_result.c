@@ -298,7 +298,24 @@ static fl_status summarise_choices(const fl_task_config *config, fl_task_result 
     return FL_OK;
 }
 
-static void summarise_recall(const fl_task_requests *requests, fl_task_result *result) {
+/* acc_length_N for each length asked for, in order; grid points beyond the table's room are left to the
+ * items. */
+static void add_lengths(const fl_task_config *config, fl_task_result *result) {
+    for (size_t l = 0; l < config->lengths.count && result->metric_count + 16 < FL_TASK_MAX_METRICS; l++) {
+        double sum = 0.0, count = 0.0;
+        for (size_t i = 0; i < result->count; i++) {
+            if (result->length[i] != (int64_t)config->lengths.values[l]) continue;
+            sum += result->correct[i];
+            count += 1.0;
+        }
+        char name[FL_METRIC_NAME_BYTES];
+        snprintf(name, sizeof name, "acc_length_%zu", config->lengths.values[l]);
+        if (count > 0.0) fl_task_result_add(result, name, sum / count);
+    }
+}
+
+static void summarise_recall(const fl_task_config *config, const fl_task_requests *requests,
+                             fl_task_result *result) {
     double stale = 0.0;
     for (size_t i = 0; i < result->count; i++) {
         const fl_task_item *item = &requests->items[i];
@@ -307,6 +324,7 @@ static void summarise_recall(const fl_task_requests *requests, fl_task_result *r
     }
     add_mean(result, "acc", result->correct, result->count);
     fl_task_result_add(result, "stale", stale / (double)result->count);
+    add_lengths(config, result);
 }
 
 static fl_status summarise_words(const fl_task_config *config, fl_task_result *result, fl_error *error) {
@@ -373,11 +391,14 @@ fl_status fl_task_result_summarise(const fl_task_config *config, const fl_task_r
     FL_TRY(fill_subjects(requests, result, error));
     if (form == FL_TASK_CHOICES || form == FL_TASK_TRUE_MASS)
         FL_TRY(summarise_choices(config, result, error));
-    if (form == FL_TASK_RECALL) summarise_recall(requests, result);
+    if (form == FL_TASK_RECALL) summarise_recall(config, requests, result);
     if (form == FL_TASK_LAST_WORD) FL_TRY(summarise_words(config, result, error));
     if (form == FL_TASK_PAGES) summarise_pages(requests, result);
     if (form == FL_TASK_TEXT) summarise_text(requests, scores, result);
-    if (form == FL_TASK_GENERATION) add_mean(result, "acc", result->correct, result->count);
+    if (form == FL_TASK_GENERATION) {
+        add_mean(result, "acc", result->correct, result->count);
+        add_lengths(config, result);
+    }
     add_bookkeeping(result);
     return FL_OK;
 }
