@@ -302,5 +302,5 @@ void fl_session_output_projection(const fl_network *network, size_t layer, size_
                                   float *attention_output) {
     const fl_network_layer *weights = &network->layers[layer];
     network->compute->ops->linear(network->compute, weights->output, weights->output_bias, tokens, mix,
-                                   attention_output);
+                                  attention_output);
 }

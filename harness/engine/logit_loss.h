@@ -1,0 +1,33 @@
+/* Losses on logits, a few rows at a time: value, and gradient with respect to the final hidden states. */
+#ifndef FL_ENGINE_LOGIT_LOSS_H
+#define FL_ENGINE_LOGIT_LOSS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/base/status.h"
+#include "harness/engine/network.h"
+
+typedef struct fl_logit_loss {
+    const fl_network *network; /* borrowed */
+    size_t rows;               /* logits are held for so many rows */
+    float *logits, *target_logits; /* [rows][V] */
+    double *row_loss;              /* [rows] */
+} fl_logit_loss;
+
+/* with_target: room for a second model's logits (divergence). */
+fl_status fl_logit_loss_create(const fl_network *network, bool with_target, fl_logit_loss *out, fl_error *error);
+void fl_logit_loss_release(fl_logit_loss *loss);
+size_t fl_logit_loss_bytes(const fl_logit_loss *loss);
+
+/* hidden [T][E] after the final norm; ids [T]. Returns the mean over rows 0 .. T - 2 of -log p(ids[t + 1]);
+ * gradient_hidden [T][E] = weight * its gradient (the last row is 0), or NULL. */
+double fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t tokens, const float *hidden,
+                                double weight, float *gradient_hidden);
+
+/* Mean over T rows of KL(softmax(head target_hidden) || softmax(head hidden)); gradient with respect to hidden. */
+double fl_logit_loss_divergence(fl_logit_loss *loss, size_t tokens, const float *target_hidden, const float *hidden,
+                                double weight, float *gradient_hidden);
+
+#endif

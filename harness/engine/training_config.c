@@ -1,0 +1,105 @@
+#include "harness/engine/training.h"
+
+#include "harness/base/memory.h"
+
+enum {
+    DEFAULT_SEQUENCE_LENGTH = 1024,
+    LARGEST_STEPS = 1 << 30,
+    LARGEST_BATCH = 1 << 16,
+    LARGEST_LENGTH = 1 << 24
+};
+
+static const char *const objective_names[] = {"next_token", "layer_mse", "kl", NULL};
+static const char *const order_names[] = {"shuffled", "sequential", NULL};
+
+#define NUMBER(name, text, low, high, what)                                                                  \
+    {                                                                                                        \
+        .key = #name, .type = FL_OPTION_NUMBER, .offset = offsetof(fl_train_config, name),                   \
+        .default_text = text, .minimum = low, .maximum = high, .help = what                                  \
+    }
+#define SIZE(name, text, low, high, what)                                                                    \
+    {                                                                                                        \
+        .key = #name, .type = FL_OPTION_SIZE, .offset = offsetof(fl_train_config, name),                     \
+        .default_text = text, .minimum = low, .maximum = high, .help = what                                  \
+    }
+
+static const fl_option train_options[] = {
+    {.key = "objective",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_train_config, objective),
+     .default_text = "next_token",
+     .choices = objective_names,
+     .help = "next_token: cross-entropy; layer_mse: each layer's nMSE on the frozen inputs; kl: against the "
+             "frozen model"},
+    SIZE(steps, "200", 1, LARGEST_STEPS, "optimiser steps"),
+    NUMBER(learning_rate, "2e-3", 0, 1e3, "peak learning rate"),
+    SIZE(warmup_steps, "100", 0, LARGEST_STEPS, "linear warm-up, then cosine to 0"),
+    NUMBER(clip, "1.0", 0, 1e30, "largest global gradient norm; 0 = no clipping"),
+    NUMBER(weight_decay, "0.0", 0, 1e3, "AdamW's decoupled decay"),
+    NUMBER(beta1, "0.9", 0, 1, "AdamW"),
+    NUMBER(beta2, "0.999", 0, 1, "AdamW"),
+    NUMBER(epsilon, "1e-8", 0, 1, "AdamW"),
+    SIZE(batch, "1", 1, LARGEST_BATCH, "sequences a step"),
+    SIZE(accumulate, "1", 1, LARGEST_BATCH, "times so many"),
+    {.key = "path",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_train_config, path),
+     .help = "a text file"},
+    {.key = "ids",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_train_config, ids),
+     .help = "a JSON file: a list of lists of token ids"},
+    SIZE(sequence_length, "0", 0, LARGEST_LENGTH,
+         "tokens a sequence; 0 = 1024 of a text, lists of ids as they are"),
+    SIZE(sequences, "0", 0, LARGEST_STEPS, "use at most so many sequences of the data; 0 = all"),
+    {.key = "order",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_train_config, order),
+     .default_text = "shuffled",
+     .choices = order_names,
+     .help = "of the sequences: shuffled anew every pass, or as in the data"},
+    {.key = "allow_overlap",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_train_config, allow_overlap),
+     .default_text = "false",
+     .help = "training text may share passages with the evaluation text"},
+    {.key = "seed",
+     .type = FL_OPTION_SEED,
+     .offset = offsetof(fl_train_config, seed),
+     .default_text = "1",
+     .help = "of the order"},
+    SIZE(evaluate_every, "0", 0, LARGEST_STEPS, "steps between evaluations; 0 = none on the way"),
+    SIZE(checkpoint_every, "50", 0, LARGEST_STEPS, "steps between checkpoints; 0 = none on the way"),
+};
+
+enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };
+
+static fl_status check(const fl_node *node, fl_train_config *config, fl_error *error) {
+    if ((config->path != NULL) == (config->ids != NULL)) {
+        return fl_node_error(node, error, "train: exactly one of path and ids is needed");
+    }
+    if (config->beta1 >= 1.0 || config->beta2 >= 1.0) {
+        return fl_node_error(node, error, "train: beta1 and beta2 must be below 1");
+    }
+    if (config->sequence_length == 1) {
+        return fl_node_error(node, error, "train: a sequence_length of 1 leaves nothing to predict");
+    }
+    if (config->path != NULL && config->sequence_length == 0)
+        config->sequence_length = DEFAULT_SEQUENCE_LENGTH;
+    return FL_OK;
+}
+
+fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_train_config *out,
+                               fl_error *error) {
+    *out = (fl_train_config){0};
+    const fl_option_table table = {train_options, TRAIN_OPTIONS, out};
+    FL_TRY(fl_options_bind(node, &table, 1, "train", resolved, error));
+    fl_status status = check(node, out, error);
+    if (status != FL_OK) fl_train_config_release(out);
+    return status;
+}
+
+void fl_train_config_release(fl_train_config *config) {
+    fl_options_release(train_options, TRAIN_OPTIONS, config);
+    *config = (fl_train_config){0};
+}
