@@ -40,7 +40,7 @@ typedef struct fl_vocabulary {
     fl_vocabulary_token *tokens;
     size_t count; /* 1 + largest id */
     size_t capacity;
-    uint32_t *slots; /* open addressing: 0 = free, else id + 1 */
+    uint64_t *slots; /* open addressing: 0 = free, else the text's hash (upper half) and id + 1 */
     size_t slot_count;
     size_t indexed_count;
 } fl_vocabulary;
