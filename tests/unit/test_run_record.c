@@ -12,6 +12,7 @@
 #include "harness/base/memory.h"
 #include "harness/store/provenance.h"
 #include "harness/store/run_record.h"
+#include "harness/store/task_record.h"
 #include "tests/support/fixture.h"
 
 static fl_error problem;
@@ -225,6 +226,64 @@ static void test_the_schema_description_has_every_dataset(void **state) {
     fl_temporary_remove(directory);
 }
 
+static void test_task_items_subjects_and_metrics_are_written(void **state) {
+    (void)state;
+    const char *directory = fl_temporary_directory();
+    int64_t document[] = {0, 1, 0}, subject[] = {0, 0, 1}, gold[] = {2, 0, 1}, prediction[] = {2, 1, 1};
+    double share[] = {0, 0.5, 1}, likelihood[] = {-1, -2, -0.5, -3, -4, NAN, -7, -8, -9};
+    char algebra[] = "algebra", law[] = "law", name[] = "mmlu", label[] = "mmlu_5";
+    fl_task_subject_result subjects[] = {{algebra, NULL, 2, 0.5, 0.5, NAN, NAN},
+                                         {law, NULL, 1, 1, NAN, NAN, NAN}};
+    fl_task_result task = {.name = name,
+                           .label = label,
+                           .count = 3,
+                           .choices = 3,
+                           .document = document,
+                           .subject = subject,
+                           .gold = gold,
+                           .prediction = prediction,
+                           .linear_share = share,
+                           .log_likelihood = likelihood,
+                           .metric_count = 2,
+                           .metrics = {{"acc", 2.0 / 3.0}, {"n", 3}},
+                           .subject_count = 2,
+                           .subjects = subjects};
+    fl_run_file *file = NULL;
+    fl_run_reader *reader = NULL;
+    double loss[] = {3, 2, 1};
+    char path[600], *text = NULL, **texts = NULL;
+    size_t count = 0;
+    double value = 0;
+    OK(fl_run_file_create(directory, "t", &file, &problem));
+    OK(fl_task_record_write(file, &task, &problem));
+    OK(fl_task_record_write_training(file, 3, loss, NULL, loss, &problem));
+    OK(fl_run_file_commit(file, &problem));
+    snprintf(path, sizeof path, "%s/t.h5", directory);
+    OK(fl_run_reader_open(path, &reader, &problem));
+    OK(fl_run_reader_attribute_number(reader, "/tasks/mmlu_5", "acc", &value, &problem));
+    assert_true(value == 2.0 / 3.0);
+    OK(fl_run_reader_attribute_text(reader, "/tasks/mmlu_5", "task", &text, &problem));
+    assert_string_equal(text, "mmlu");
+    fl_memory_free(text);
+    OK(fl_run_reader_texts(reader, "/tasks/mmlu_5/items/subject", &texts, &count, &problem));
+    assert_int_equal(count, 3);
+    assert_string_equal(texts[1], "algebra");
+    assert_string_equal(texts[2], "law");
+    for (size_t i = 0; i < count; i++) fl_memory_free(texts[i]);
+    fl_memory_free(texts);
+    double *data = NULL;
+    size_t rank = 0, shape[4];
+    OK(fl_run_reader_doubles(reader, "/tasks/mmlu_5/items/log_likelihood", &data, &rank, shape, &problem));
+    assert_true(rank == 2 && shape[0] == 3 && shape[1] == 3 && data[3] == -3 && isnan(data[5]));
+    fl_memory_free(data);
+    assert_false(fl_run_reader_has(reader, "/tasks/mmlu_5/items/greedy"));
+    assert_true(fl_run_reader_has(reader, "/tasks/mmlu_5/subjects/acc_stderr"));
+    assert_true(fl_run_reader_has(reader, "/training/learning_rate") &&
+                !fl_run_reader_has(reader, "/training/gradient_norm"));
+    fl_run_reader_close(reader);
+    fl_temporary_remove(directory);
+}
+
 static void test_environment_is_sorted_and_only_what_matters(void **state) {
     (void)state;
     setenv("OPENBLAS_TEST_B", "2", 1);
@@ -251,6 +310,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_not_measured_is_not_there),
         cmocka_unit_test(test_config_header_and_provenance_are_there),
         cmocka_unit_test(test_the_schema_description_has_every_dataset),
+        cmocka_unit_test(test_task_items_subjects_and_metrics_are_written),
         cmocka_unit_test(test_environment_is_sorted_and_only_what_matters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
