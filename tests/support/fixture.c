@@ -57,9 +57,14 @@ void fl_fixture_skip(const char *test, const char *missing) {
     skip();
 }
 
+/* Not among the rotating buffers: a path that is later removed with all it holds must never turn into another. */
 const char *fl_temporary_directory(void) {
-    const char *path = joined(variable("TMPDIR", "/tmp"), "frostline-test-XXXXXX");
-    if (mkdtemp((char *)(uintptr_t)path) == NULL) fail_msg("cannot make a temporary directory: %s", path);
+    static char paths[128][PATH_BYTES];
+    static size_t used;
+    if (used == sizeof paths / sizeof paths[0]) fail_msg("too many temporary directories in one test program");
+    char *path = paths[used++];
+    snprintf(path, PATH_BYTES, "%s/frostline-test-XXXXXX", variable("TMPDIR", "/tmp"));
+    if (mkdtemp(path) == NULL) fail_msg("cannot make a temporary directory: %s", path);
     return path;
 }
 
@@ -69,6 +74,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 }
 
 void fl_temporary_remove(const char *directory) {
+    if (strstr(directory, "/frostline-test-") == NULL) fail_msg("not a temporary directory: %s", directory);
     nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -26,7 +26,8 @@ const char *fl_program_path(void);
 /* Calls cmocka's skip() after saying why; does not return. Use inside a test function. */
 void fl_fixture_skip(const char *test, const char *missing);
 
-/* A fresh empty directory under $TMPDIR, removed with everything in it by fl_temporary_remove. */
+/* A fresh empty directory under $TMPDIR, removed with everything in it by fl_temporary_remove. The
+ * string stays valid. */
 const char *fl_temporary_directory(void);
 void fl_temporary_remove(const char *directory);
 
