@@ -20,7 +20,6 @@ typedef struct shape_row {
     size_t heads, kv_heads, head_dim;
 } shape_row;
 
-
 static void compose(const fl_rule *rule, const char *more, char *yaml, size_t room) {
     snprintf(yaml, room, "{rule: %s%s%s}", rule->name, more[0] != '\0' ? ", " : "", more);
 }
@@ -139,9 +138,159 @@ static void test_every_rule_with_every_intervention_equals_float64(void **state)
     printf("worst: relative error %.2g\n", fl_worst_reset());
 }
 
+/* Shapes and lengths around the chunk's edges, thinned: every rule meets every length, and the head
+ * dimensions in turn. */
+static void test_odd_lengths_and_shapes_equal_float64(void **state) {
+    (void)state;
+    static const size_t lengths[] = {0, 1, 2, 63, 64, 65, 130};
+    static const shape_row shapes[] = {{2, 1, 32}, {3, 3, 60},  {4, 1, 64},
+                                       {2, 2, 80}, {3, 1, 100}, {2, 1, 128}};
+    static const char *const more[] = {"", "window: 9, sinks: 3",
+                                       "window: 1, short_conv: {kernel: 8, init: torch}"};
+    enum { LENGTHS = sizeof lengths / sizeof lengths[0], SHAPES = sizeof shapes / sizeof shapes[0] };
+    char yaml[256];
+    size_t turn = 0;
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        const fl_rule *rule = fl_rule_registry[i];
+        bool heavy = strcmp(rule->name, "taylor") == 0;
+        if (strcmp(rule->name, "softmax") == 0) continue;
+        for (size_t j = 0; j < LENGTHS; j++, turn++) {
+            compose(rule, more[turn % 3], yaml, sizeof yaml);
+            check_case(yaml, heavy ? shapes[0] : shapes[turn % SHAPES], lengths[j], 0.5, true);
+        }
+    }
+    check_case("{rule: kda, window: 56, sinks: 8}", (shape_row){4, 2, 64}, 500, 0.5, true);
+    check_case("{rule: gated_delta}", (shape_row){2, 1, 100}, 500, 0.5, true);
+    check_case("{rule: rwkv7, window: 3}", (shape_row){2, 1, 60}, 500, 0.5, true);
+    check_case("{rule: hedgehog, window: 20, merge: lolcats_invariant}", (shape_row){2, 1, 32}, 500, 0.5,
+               true);
+    check_case("{rule: delta, window: 8, cache: {budget: 40, route: self_recall}}", (shape_row){4, 2, 32},
+               700, 0.5, true);
+    check_case("{rule: gla, window: 8, sinks: 1, cache: {budget: 40, route: attention_mass}}",
+               (shape_row){4, 2, 32}, 700, 0.5, true);
+    printf("worst: relative error %.2g\n", fl_worst_reset());
+}
+
+static void test_gates_and_betas_at_their_limits_equal_float64(void **state) {
+    (void)state;
+    static const char *const gates[] = {"0", "1", "1e-6", "0.999999", "0.5"};
+    static const char *const betas[] = {"0", "1", "1e-6"};
+    char yaml[256], more[192];
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        const fl_rule *rule = fl_rule_registry[i];
+        if (rule->gate == FL_GATE_NONE && !rule->beta) continue;
+        for (size_t j = 0; j < (rule->gate == FL_GATE_NONE ? 1 : 5); j++) {
+            for (size_t k = 0; k < (rule->beta ? 3 : 1); k++) {
+                size_t used = (size_t)snprintf(more, sizeof more, "window: 2");
+                if (rule->gate != FL_GATE_NONE) {
+                    used += (size_t)snprintf(more + used, sizeof more - used,
+                                             ", gate: {source: constant, value: %s}", gates[j]);
+                }
+                if (rule->beta) {
+                    snprintf(more + used, sizeof more - used, ", beta: {source: constant, value: %s}",
+                             betas[k]);
+                }
+                compose(rule, more, yaml, sizeof yaml);
+                check_case(yaml, (shape_row){2, 1, 16}, 90, 0.8, true);
+            }
+        }
+    }
+    printf("worst: relative error %.2g\n", fl_worst_reset());
+}
+
+/* Amplitudes at which float32 keeps its sense are compared; beyond, only what is finite in float64 must be
+ * finite here. */
+static void test_huge_and_tiny_values_make_no_nan_of_their_own(void **state) {
+    (void)state;
+    static const double amplitudes[] = {1e-25, 1e-13, 1e-6, 40.0, 1e4};
+    static const char *const more[] = {"", "window: 3, sinks: 1",
+                                       "window: 3, cache: {budget: 3, route: self_recall}",
+                                       "window: 3, merge: shared_normaliser", "window: 3, merge: lolcats"};
+    char yaml[256];
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        if (strcmp(fl_rule_registry[i]->name, "softmax") == 0) continue;
+        for (size_t j = 0; j < 5 * 5; j++) {
+            if (!applies(fl_rule_registry[i], more[j / 5])) continue;
+            fl_mixer_case c;
+            compose(fl_rule_registry[i], more[j / 5], yaml, sizeof yaml);
+            fl_mixer_case_open(&c, NULL, yaml, 2, 1, 16, 80, amplitudes[j % 5], 9);
+            fl_case_reference reference = fl_mixer_case_reference(&c);
+            fl_case_result result = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 0);
+            for (size_t k = 0; k < fl_mixer_case_floats(&c); k++) {
+                if (isfinite(result.output[k]) || !isfinite(reference.output[k])) continue;
+                fail_msg("%s at %g: output %zu is %g, float64 has %g", yaml, amplitudes[j % 5], k,
+                         result.output[k], reference.output[k]);
+            }
+            fl_case_reference_free(&reference);
+            fl_case_result_free(&result);
+            fl_mixer_case_close(&c);
+        }
+    }
+}
+
+static void test_long_runs_of_zeros_equal_float64(void **state) {
+    (void)state;
+    static const char *const more[] = {"", "window: 4, sinks: 2, cache: {budget: 3, route: recency}"};
+    char yaml[256];
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        if (strcmp(fl_rule_registry[i]->name, "softmax") == 0) continue;
+        for (size_t j = 0; j < 2; j++) {
+            fl_mixer_case c;
+            compose(fl_rule_registry[i], more[j], yaml, sizeof yaml);
+            fl_mixer_case_open(&c, NULL, yaml, 2, 1, 16, 150, 0.8, 9);
+            memset(c.key, 0, 40 * 16 * sizeof *c.key);
+            memset(c.key + 60 * 16, 0, 70 * 16 * sizeof *c.key);
+            memset(c.value + 70 * 16, 0, 70 * 16 * sizeof *c.value);
+            memset(c.query + 100 * 32, 0, 30 * 32 * sizeof *c.query);
+            fl_case_reference reference = fl_mixer_case_reference(&c);
+            fl_case_result result = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 0);
+            check_close(result.output, reference.output, fl_mixer_case_floats(&c), yaml, "output");
+            fl_case_reference_free(&reference);
+            fl_case_result_free(&result);
+            fl_mixer_case_close(&c);
+        }
+    }
+    printf("worst: relative error %.2g\n", fl_worst_reset());
+}
+
+/* The order of a batch: two timelines on one backend, interleaved call by call, equal each alone. */
+static void test_interleaved_timelines_do_not_touch_each_other(void **state) {
+    (void)state;
+    char yaml[256];
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        if (strcmp(fl_rule_registry[i]->name, "softmax") == 0) continue;
+        compose(fl_rule_registry[i], "window: 3, sinks: 1, cache: {budget: 4, route: attention_mass}", yaml,
+                sizeof yaml);
+        static const size_t piece = 11;
+        fl_mixer_case c;
+        fl_mixer_case_open(&c, NULL, yaml, 2, 1, 12, 66, 0.8, 13);
+        fl_case_result alone = fl_mixer_case_run_cut(&c, &piece, 1, FL_RECURRENCE_AUTO);
+        fl_case_result first = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 0);
+        fl_case_result second = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 0);
+        fl_mixer *a = fl_mixer_case_mixer(&c), *b = fl_mixer_case_mixer(&c);
+        for (size_t at = 0; at < 66; at += piece) {
+            fl_mixer_case_append(&c, b, at, piece, FL_RECURRENCE_AUTO, second.output);
+            fl_mixer_case_append(&c, a, at, piece, FL_RECURRENCE_AUTO, first.output);
+        }
+        assert_memory_equal(first.output, alone.output, fl_mixer_case_floats(&c) * sizeof(float));
+        assert_memory_equal(second.output, alone.output, fl_mixer_case_floats(&c) * sizeof(float));
+        fl_mixer_destroy(a);
+        fl_mixer_destroy(b);
+        fl_case_result_free(&alone);
+        fl_case_result_free(&first);
+        fl_case_result_free(&second);
+        fl_mixer_case_close(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_rule_with_every_intervention_equals_float64),
+        cmocka_unit_test(test_odd_lengths_and_shapes_equal_float64),
+        cmocka_unit_test(test_gates_and_betas_at_their_limits_equal_float64),
+        cmocka_unit_test(test_huge_and_tiny_values_make_no_nan_of_their_own),
+        cmocka_unit_test(test_long_runs_of_zeros_equal_float64),
+        cmocka_unit_test(test_interleaved_timelines_do_not_touch_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
