@@ -1,38 +1,12 @@
 #include "harness/measure/text_source.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
-
-static fl_status read_file(const char *path, char **text, size_t *bytes, fl_error *error) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
-    fl_status status = FL_OK;
-    size_t used = 0, room = 1 << 16;
-    char *data = NULL;
-    FL_TRY_DONE(status, FL_ALLOCATE(&data, room, error));
-    for (;;) {
-        used += fread(data + used, 1, room - used - 1, file);
-        if (used + 1 < room) break;
-        FL_TRY_DONE(status, FL_RESIZE(&data, room, 2 * room, error));
-        room *= 2;
-    }
-    if (ferror(file)) status = fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-done:
-    fclose(file);
-    if (status != FL_OK) {
-        fl_memory_free(data);
-        return status;
-    }
-    data[used] = '\0';
-    *text = data;
-    *bytes = used;
-    return FL_OK;
-}
+#include "harness/measure/text_documents.h"
 
 /* Rows that `tokens` tokens give. */
 static size_t rows_of(size_t tokens, size_t sequence_length) {
@@ -62,8 +36,7 @@ static fl_status allocate_rows(fl_sequences *sequences, size_t rows, fl_error *e
     return FL_ALLOCATE(&sequences->ids, rows, error);
 }
 
-static fl_status finish(fl_text_source *source, const char *bytes, size_t byte_count, fl_error *error) {
-    source->content = fl_hash_bytes(bytes, byte_count);
+static fl_status finish(fl_text_source *source, fl_error *error) {
     fl_hash_stream *stream = NULL;
     FL_TRY(fl_hash_stream_create(&stream, error));
     for (size_t s = 0; s < source->sequences.count; s++) {
@@ -149,7 +122,7 @@ fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t se
     *out = (fl_text_source){0};
     char *text = NULL;
     size_t bytes = 0;
-    FL_TRY(read_file(path, &text, &bytes, error));
+    FL_TRY(fl_text_read_file(path, &text, &bytes, error));
     fl_status status = FL_OK;
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
@@ -161,7 +134,8 @@ fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t se
     }
     size_t limit = sequences == 0 ? SIZE_MAX : sequences;
     FL_TRY_DONE(status, cut_lists(path, root, vocabulary, sequence_length, limit, &out->sequences, error));
-    FL_TRY_DONE(status, finish(out, text, bytes, error));
+    out->content = fl_hash_bytes(text, bytes);
+    FL_TRY_DONE(status, finish(out, error));
 done:
     cJSON_Delete(root);
     fl_memory_free(text);
@@ -169,47 +143,86 @@ done:
     return status;
 }
 
-static fl_status cut_text(const char *path, const char *text, size_t bytes, const fl_tokenizer *tokenizer,
-                          size_t vocabulary, size_t sequence_length, size_t limit, fl_sequences *sequences,
-                          fl_error *error) {
-    int32_t *ids = NULL;
-    size_t count = 0;
-    FL_TRY(fl_tokenizer_encode(tokenizer, text, bytes, false, &ids, &count, error));
-    fl_status status = FL_OK;
-    if (count < 2) {
-        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: the text has %zu tokens; at least 2 are needed",
-                              path, count);
-        goto done;
+/* The stream of tokens of all documents. */
+typedef struct {
+    const fl_tokenizer *tokenizer;
+    size_t vocabulary;
+    size_t enough;     /* tokens after which no further document is wanted */
+    int32_t separator; /* -1: none */
+    int32_t *ids;
+    size_t count, room, documents;
+} fl_token_stream;
+
+static fl_status append_ids(fl_token_stream *stream, const int32_t *ids, size_t count, fl_error *error) {
+    if (stream->count + count > stream->room) {
+        size_t room = 2 * (stream->count + count);
+        FL_TRY(FL_RESIZE(&stream->ids, stream->room, room, error));
+        stream->room = room;
     }
     for (size_t t = 0; t < count; t++) {
-        if (ids[t] >= 0 && (size_t)ids[t] < vocabulary) continue;
-        status = fl_error_set(error, FL_ERROR_ARGUMENT,
-                              "%s: token %zu: the tokenizer's id %ld is outside the model's "
-                              "vocabulary of %zu",
-                              path, t, (long)ids[t], vocabulary);
-        goto done;
+        if (ids[t] < 0 || (size_t)ids[t] >= stream->vocabulary) {
+            return fl_error_set(
+                error, FL_ERROR_ARGUMENT,
+                "document %zu: the tokenizer's id %ld is outside the model's vocabulary of %zu",
+                stream->documents, (long)ids[t], stream->vocabulary);
+        }
+        stream->ids[stream->count++] = ids[t];
     }
-    FL_TRY_DONE(status, allocate_rows(sequences, rows_of(count, sequence_length), error));
-    FL_TRY_DONE(status, add_rows(sequences, ids, count, sequence_length, limit, error));
+    return FL_OK;
+}
+
+static fl_status append_document(void *context, const char *text, size_t bytes, bool *wanted,
+                                 fl_error *error) {
+    fl_token_stream *stream = context;
+    int32_t *ids = NULL;
+    size_t count = 0;
+    FL_TRY(fl_tokenizer_encode(stream->tokenizer, text, bytes, false, &ids, &count, error));
+    fl_status status = FL_OK;
+    if (stream->documents > 0 && stream->separator >= 0) {
+        FL_TRY_DONE(status, append_ids(stream, &stream->separator, 1, error));
+    }
+    FL_TRY_DONE(status, append_ids(stream, ids, count, error));
+    stream->documents++;
+    *wanted = stream->count < stream->enough;
 done:
     fl_memory_free(ids);
     return status;
+}
+
+static fl_status find_separator(const fl_tokenizer *tokenizer, int32_t *separator, fl_error *error) {
+    static const char name[] = "<|endoftext|>";
+    int32_t *ids = NULL;
+    size_t count = 0;
+    FL_TRY(fl_tokenizer_encode(tokenizer, name, sizeof name - 1, false, &ids, &count, error));
+    *separator = count == 1 ? ids[0] : fl_tokenizer_eos(tokenizer);
+    fl_memory_free(ids);
+    return FL_OK;
 }
 
 fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
                                    size_t sequence_length, size_t sequences, fl_text_source *out,
                                    fl_error *error) {
     *out = (fl_text_source){0};
-    char *text = NULL;
-    size_t bytes = 0;
-    FL_TRY(read_file(path, &text, &bytes, error));
-    fl_status status = FL_OK;
     size_t limit = sequences == 0 ? SIZE_MAX : sequences;
-    FL_TRY_DONE(status, cut_text(path, text, bytes, tokenizer, vocabulary, sequence_length, limit,
-                                 &out->sequences, error));
-    FL_TRY_DONE(status, finish(out, text, bytes, error));
+    bool bounded = sequences != 0 && sequence_length != 0 && sequences < SIZE_MAX / sequence_length;
+    fl_token_stream stream = {.tokenizer = tokenizer,
+                              .vocabulary = vocabulary,
+                              .enough = bounded ? sequences * sequence_length : SIZE_MAX};
+    const fl_document_visitor visitor = {append_document, &stream};
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, find_separator(tokenizer, &stream.separator, error));
+    FL_TRY_DONE(status, fl_text_documents_read(path, &visitor, &out->content, error));
+    if (stream.count < 2) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: the text has %zu tokens; at least 2 are needed",
+                              path, stream.count);
+        goto done;
+    }
+    out->documents = stream.documents;
+    FL_TRY_DONE(status, allocate_rows(&out->sequences, rows_of(stream.count, sequence_length), error));
+    FL_TRY_DONE(status, add_rows(&out->sequences, stream.ids, stream.count, sequence_length, limit, error));
+    FL_TRY_DONE(status, finish(out, error));
 done:
-    fl_memory_free(text);
+    fl_memory_free(stream.ids);
     if (status != FL_OK) fl_text_source_release(out);
     return status;
 }

@@ -1,8 +1,14 @@
-/* Text source: the sequences a text is measured (or trained) on, from token ids or from a text file.
+/* Text source: the sequences a text is measured or trained on, from token ids or from text.
  *
  * ids: a JSON file holding a list of lists of token ids; each list is one sequence, or, with a sequence length, is cut into
- * rows of that length. Text: tokenised once as a whole, without special tokens of the tokenizer's own, and cut likewise. A
- * last row shorter than the sequence length is kept when it has at least 2 tokens. */
+ * rows of that length.
+ *
+ * Text: a file, or a folder whose .txt and .jsonl files are read in the order of their names. A line holding only
+ * <|endofdoc|> separates documents, as do files; in a .jsonl file every line is an object whose "text" is one document. Each
+ * document is tokenised by itself, without special tokens of the tokenizer's own; between two documents stands the token
+ * <|endoftext|> when the vocabulary has it, else the tokenizer's EOS, else nothing. The stream is cut into rows.
+ *
+ * A last row shorter than the sequence length is kept when it has at least 2 tokens. */
 #ifndef FL_MEASURE_TEXT_SOURCE_H
 #define FL_MEASURE_TEXT_SOURCE_H
 
@@ -17,7 +23,8 @@
 typedef struct fl_text_source {
     fl_sequences sequences;
     size_t tokens;      /* in all sequences */
-    fl_hash content;    /* of the file's bytes */
+    size_t documents;   /* of a text, as far as it was read; of ids 0 */
+    fl_hash content;    /* of the bytes of the file, or of all files in order */
     fl_hash rows;       /* of the sequences themselves: lengths and ids */
 } fl_text_source;
 
@@ -26,7 +33,8 @@ typedef struct fl_text_source {
 fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t sequence_length, size_t sequences,
                                   fl_text_source *out, fl_error *error);
 
-/* sequence_length 0: the whole text is one sequence. A text of fewer than 2 tokens is an error. */
+/* sequence_length 0: the whole text is one sequence. Tokenising stops when `sequences` rows are full. A text of fewer than 2
+ * tokens is an error. */
 fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
                                    size_t sequence_length, size_t sequences, fl_text_source *out, fl_error *error);
 

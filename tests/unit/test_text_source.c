@@ -158,6 +158,69 @@ static void test_text_is_tokenised_once_and_cut(void **state) {
     clean(path);
 }
 
+static void write_in(const char *directory, const char *name, const char *text) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fl_write_file(path, text, strlen(text));
+}
+
+/* Tokens of a text as the tokenizer sees it alone. */
+static size_t expect(const fl_tokenizer *tokenizer, const char *text, const int32_t *ids) {
+    int32_t *expected = NULL;
+    size_t count = 0;
+    assert_int_equal(fl_tokenizer_encode(tokenizer, text, strlen(text), false, &expected, &count, NULL),
+                     FL_OK);
+    assert_memory_equal(ids, expected, count * sizeof *ids);
+    fl_memory_free(expected);
+    return count;
+}
+
+static void test_documents_of_a_folder_are_joined_by_the_end_of_text_token(void **state) {
+    (void)state;
+    if (fl_default_model_path() == NULL) fl_fixture_skip(__func__, "models/smollm2-135m.gguf");
+    fl_tokenizer *tokenizer = NULL;
+    fl_error error = {0};
+    assert_int_equal(fl_tokenizer_open(fl_default_model_path(), &tokenizer, NULL), FL_OK);
+    const char *directory = fl_temporary_directory();
+    write_in(directory, "b.txt", "Second file, one.\n<|endofdoc|>\nSecond file,\n\ntwo.");
+    write_in(directory, "a.jsonl",
+             "{\"text\": \"A line.\\nAnd more.\"}\n\n{\"id\": 3, \"text\": \"Another.\"}\n");
+    write_in(directory, "notes.csv", "not a text");
+    fl_text_source source;
+    if (fl_text_source_from_text(directory, tokenizer, 49152, 0, 0, &source, &error) != FL_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_int_equal(source.documents, 4);
+    assert_int_equal(source.sequences.count, 1);
+    const char *const documents[] = {"A line.\nAnd more.", "Another.", "Second file, one.",
+                                     "Second file,\n\ntwo."};
+    const int32_t *ids = source.sequences.ids[0];
+    size_t at = 0;
+    for (size_t d = 0; d < 4; d++) {
+        if (d > 0) assert_int_equal(ids[at++], 0); /* <|endoftext|> */
+        at += expect(tokenizer, documents[d], ids + at);
+    }
+    assert_int_equal(at, source.tokens);
+    fl_text_source_release(&source);
+
+    assert_int_equal(fl_text_source_from_text(directory, tokenizer, 49152, 4, 1, &source, &error), FL_OK);
+    assert_int_equal(source.documents, 1); /* enough after the first */
+    assert_int_equal(source.tokens, 4);
+    fl_text_source_release(&source);
+
+    write_in(directory, "a.jsonl", "{\"text\": \"A line.\"}\n{\"body\": \"no text\"}\n");
+    assert_int_equal(fl_text_source_from_text(directory, tokenizer, 49152, 0, 0, &source, &error),
+                     FL_ERROR_FORMAT);
+    assert_non_null(strstr(error.message, "a.jsonl:2:"));
+    fl_temporary_remove(directory);
+    const char *empty = fl_temporary_directory();
+    assert_int_equal(fl_text_source_from_text(empty, tokenizer, 49152, 0, 0, &source, &error),
+                     FL_ERROR_ARGUMENT);
+    assert_non_null(strstr(error.message, "no .txt or .jsonl"));
+    fl_temporary_remove(empty);
+    fl_tokenizer_close(tokenizer);
+}
+
 static void test_a_weight_file_leads_to_the_tokenizer_beside_it(void **state) {
     (void)state;
     static const char *const pairs[][2] = {{"a/b/model.safetensors", "a/b"},
@@ -180,6 +243,7 @@ int main(void) {
         cmocka_unit_test(test_a_missing_file_is_named),
         cmocka_unit_test(test_hashes_tell_the_file_and_the_rows_apart),
         cmocka_unit_test(test_text_is_tokenised_once_and_cut),
+        cmocka_unit_test(test_documents_of_a_folder_are_joined_by_the_end_of_text_token),
         cmocka_unit_test(test_a_weight_file_leads_to_the_tokenizer_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
