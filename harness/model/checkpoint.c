@@ -80,11 +80,6 @@ static fl_status open_gguf(fl_checkpoint *checkpoint, fl_error *error) {
     return count > 1 ? check_gguf_total(checkpoint, error) : FL_OK;
 }
 
-static bool has_suffix(const char *path, const char *suffix) {
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
-
 /* A GGUF file is known by its first bytes or by its name, so that a damaged one is named for what it should
  * be. */
 static fl_status open_single(fl_checkpoint *checkpoint, const char *path, fl_error *error) {
@@ -92,7 +87,8 @@ static fl_status open_single(fl_checkpoint *checkpoint, const char *path, fl_err
     FL_TRY(fl_mapped_file_open(path, &checkpoint->files[0], error));
     checkpoint->file_count = 1;
     const fl_mapped_file *file = &checkpoint->files[0];
-    if (has_suffix(path, ".gguf") || (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)) {
+    if (fl_checkpoint_name_ends_with(path, ".gguf") ||
+        (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)) {
         return open_gguf(checkpoint, error);
     }
     return fl_safetensors_list(file, &checkpoint->entries, &checkpoint->metadata, error);
@@ -173,8 +169,8 @@ fl_status fl_checkpoint_open(const char *path, fl_checkpoint **out, fl_error *er
     fl_checkpoint *checkpoint = NULL;
     FL_TRY(FL_ALLOCATE(&checkpoint, 1, error));
     checkpoint->format = FL_CHECKPOINT_SAFETENSORS;
-    fl_status status = has_suffix(path, ".json") ? open_sharded(checkpoint, path, error)
-                                                 : open_single(checkpoint, path, error);
+    fl_status status = fl_checkpoint_name_ends_with(path, ".json") ? open_sharded(checkpoint, path, error)
+                                                                   : open_single(checkpoint, path, error);
     if (status == FL_OK) status = fl_checkpoint_entries_index(&checkpoint->entries, path, error);
     if (status != FL_OK) {
         fl_checkpoint_close(checkpoint);

@@ -13,6 +13,11 @@ bool fl_checkpoint_name_is_clean(const char *name, size_t bytes) {
     return true;
 }
 
+bool fl_checkpoint_name_ends_with(const char *name, const char *suffix) {
+    size_t length = strlen(name), tail = strlen(suffix);
+    return length >= tail && strcmp(name + length - tail, suffix) == 0;
+}
+
 /* Rows and columns as tensor.h states them; a rank above the largest is folded into the slowest axis. */
 static void set_shape(fl_tensor *tensor, const size_t *shape, size_t rank) {
     size_t folded = rank > FL_TENSOR_MAX_RANK ? rank - FL_TENSOR_MAX_RANK : 0;

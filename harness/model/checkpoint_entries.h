@@ -24,7 +24,8 @@ typedef struct fl_checkpoint_listing {
     const fl_stored_type *type; /* NULL: unknown, then type_name is the file's own word for it */
     const char *type_name;
     size_t rank;
-    const size_t *shape; /* slowest first; a rank above FL_TENSOR_MAX_RANK is folded into the slowest and not readable */
+    const size_t *shape; /* slowest first; a rank above FL_TENSOR_MAX_RANK is folded into the slowest and not
+                            readable */
     const unsigned char *bytes;
     size_t byte_count;
 } fl_checkpoint_listing;
@@ -40,5 +41,6 @@ void fl_checkpoint_entries_free(fl_checkpoint_entries *entries);
 
 /* True when every byte is a printable one or part of UTF-8: no control bytes, no NUL. */
 bool fl_checkpoint_name_is_clean(const char *name, size_t bytes);
+bool fl_checkpoint_name_ends_with(const char *name, const char *suffix);
 
 #endif

@@ -12,7 +12,8 @@ typedef struct fl_fault_list {
     size_t count, left_out;
     fl_status status; /* of the first fault */
     size_t used;
-    char text[FL_FAULT_LIST_BYTES]; /* faults, "; " between them; those that do not fit are counted in left_out */
+    char text[FL_FAULT_LIST_BYTES]; /* faults, "; " between them; those that do not fit are counted in
+                                       left_out */
 } fl_fault_list;
 
 void fl_fault_list_add(fl_fault_list *list, fl_status status, const char *format, ...)

@@ -1,5 +1,6 @@
-/* JSON text from outside, made safe to hand to cJSON: bounded size, depth and value count, valid UTF-8, no NUL or control
- * bytes (cJSON would cut strings there), no duplicate key in any object (cJSON would keep both). */
+/* JSON text from outside, made safe to hand to cJSON: bounded size, depth and value count, valid UTF-8, no
+ * NUL or control bytes (cJSON would cut strings there), no duplicate key in any object (cJSON would keep
+ * both). */
 #ifndef FL_MODEL_JSON_TEXT_H
 #define FL_MODEL_JSON_TEXT_H
 
@@ -11,8 +12,9 @@
 
 enum { FL_JSON_MAX_DEPTH = 64, FL_JSON_MAX_VALUES = 8000000, FL_JSON_MAX_BYTES = 100000000 };
 
-/* *out = the document, released with cJSON_Delete; nothing but white space may follow it. `path` is named in errors, with
- * line and column when offset is 0, else with the byte position in the file (offset + position in text). */
+/* *out = the document, released with cJSON_Delete; nothing but white space may follow it. `path` is named in
+ * errors, with line and column when offset is 0, else with the byte position in the file (offset + position
+ * in text). */
 fl_status fl_json_parse(const char *text, size_t bytes, const char *path, size_t offset, cJSON **out,
                         fl_error *error);
 

@@ -1,7 +1,7 @@
 /* Mapped file: a whole regular file mapped for reading.
  *
- * A file that another process shortens while it is mapped cannot be guarded against (reading past its new end is a bus
- * error); fl_mapped_file_check says whether that has happened yet. */
+ * A file that another process shortens while it is mapped cannot be guarded against (reading past its new end
+ * is a bus error); fl_mapped_file_check says whether that has happened yet. */
 #ifndef FL_MODEL_MAPPED_FILE_H
 #define FL_MODEL_MAPPED_FILE_H
 
@@ -16,7 +16,8 @@ typedef struct fl_mapped_file {
     int descriptor;
 } fl_mapped_file;
 
-/* FL_ERROR_IO when the system refuses, FL_ERROR_FORMAT for an empty file, FL_ERROR_ARGUMENT for a directory or a device. */
+/* FL_ERROR_IO when the system refuses, FL_ERROR_FORMAT for an empty file, FL_ERROR_ARGUMENT for a directory
+ * or a device. */
 fl_status fl_mapped_file_open(const char *path, fl_mapped_file *out, fl_error *error);
 
 /* Zeroed structures are fine. */

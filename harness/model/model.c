@@ -6,6 +6,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/model/architecture.h"
+#include "harness/model/checkpoint_entries.h"
 #include "harness/model/config_gguf.h"
 #include "harness/model/config_json.h"
 #include "harness/model/fault_list.h"
@@ -39,11 +40,6 @@ typedef struct loader {
     bool *used; /* [tensors of the checkpoint] */
     fl_fault_list faults;
 } loader;
-
-static bool ends_with(const char *text, const char *suffix) {
-    size_t length = strlen(text), tail = strlen(suffix);
-    return length >= tail && strcmp(text + length - tail, suffix) == 0;
-}
 
 static bool begins_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
@@ -134,7 +130,7 @@ static bool may_be_left(const loader *load, const char *name) {
         return load->skipped_layers > 0 && sscanf(name, "blk.%zu.", &block) == 1 && block >= config->layers &&
                block < config->layers + load->skipped_layers;
     }
-    if (ends_with(name, ".rotary_emb.inv_freq")) return true;
+    if (fl_checkpoint_name_ends_with(name, ".rotary_emb.inv_freq")) return true;
     if (config->tied_head && load->scheme->head != NULL && strcmp(name, load->scheme->head) == 0) return true;
     return !load->scheme->whole && !begins_with(name, load->scheme->body);
 }

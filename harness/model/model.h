@@ -1,8 +1,10 @@
 /* Model: a frozen pretrained transformer, mapped read-only.
  *
- * fl_model_open takes a .gguf file, a .safetensors file with config.json beside it, or a Hugging Face folder (config.json
- * + model.safetensors or model.safetensors.index.json). Nothing is copied or converted: tensors point into the mapped
- * files. Every required tensor is checked for presence and shape before this returns; what is missing is listed whole. */
+ * fl_model_open takes a .gguf file, a .safetensors file or shard index with config.json beside it, or a
+ * Hugging Face folder (config.json
+ * + model.safetensors or model.safetensors.index.json). Nothing is copied or converted: tensors point into
+ * the mapped files. Every required tensor is checked for presence and shape before this returns; what is
+ * missing is listed whole. */
 #ifndef FL_MODEL_MODEL_H
 #define FL_MODEL_MODEL_H
 
@@ -13,21 +15,21 @@
 #include "harness/model/tensor.h"
 
 typedef struct fl_layer_weights {
-    fl_tensor input_norm;                              /* [E] */
-    fl_tensor query, key, value, output;               /* [H*D][E], [Hkv*D][E], [Hkv*D][E], [E][H*D] */
+    fl_tensor input_norm;                                    /* [E] */
+    fl_tensor query, key, value, output;                     /* [H*D][E], [Hkv*D][E], [Hkv*D][E], [E][H*D] */
     fl_tensor query_bias, key_bias, value_bias, output_bias; /* or absent */
-    fl_tensor query_norm, key_norm;                    /* [D] or absent */
-    fl_tensor post_attention_norm;                     /* [E] */
-    fl_tensor gate, up, down;                          /* [F][E], [F][E], [E][F] */
-    fl_tensor gate_bias, up_bias, down_bias;           /* or absent */
+    fl_tensor query_norm, key_norm;                          /* [D] or absent */
+    fl_tensor post_attention_norm;                           /* [E] */
+    fl_tensor gate, up, down;                                /* [F][E], [F][E], [E][F] */
+    fl_tensor gate_bias, up_bias, down_bias;                 /* or absent */
 } fl_layer_weights;
 
 typedef struct fl_model {
     char *path;
     fl_model_config config;
-    fl_tensor embedding;  /* [V][E] */
-    fl_tensor final_norm; /* [E] */
-    fl_tensor head;       /* [V][E]; the embedding when tied */
+    fl_tensor embedding;      /* [V][E] */
+    fl_tensor final_norm;     /* [E] */
+    fl_tensor head;           /* [V][E]; the embedding when tied */
     fl_layer_weights *layers; /* [L] */
     fl_checkpoint *checkpoint;
     float *rope_divisors; /* owned storage behind config.rope.divisors, or NULL */

@@ -1,6 +1,6 @@
-/* Model configuration: what config.json or the GGUF keys say, in one form, after every default of the architecture has
- * been applied. Filled through the descriptor of the architecture (architecture.h); anything not understood is refused by
- * name. */
+/* Model configuration: what config.json or the GGUF keys say, in one form, after every default of the
+ * architecture has been applied. Filled through the descriptor of the architecture (architecture.h); anything
+ * not understood is refused by name. */
 #ifndef FL_MODEL_MODEL_CONFIG_H
 #define FL_MODEL_MODEL_CONFIG_H
 
@@ -24,15 +24,19 @@ typedef struct fl_rope_config {
     size_t rotary_dim; /* even, <= head_dim */
     double factor;
     double low_frequency_factor, high_frequency_factor; /* llama3 */
-    double original_max_positions;                      /* llama3, yarn, dynamic */
+    double original_max_positions;                      /* llama3, yarn */
     double beta_fast, beta_slow;                        /* yarn */
     double mscale, mscale_all_dim;                      /* yarn; 0 = not given */
     double attention_factor;                            /* yarn; 0 = derive it */
-    bool truncate;                                      /* yarn: floor/ceil the correction range (default true) */
+    bool truncate;         /* yarn: floor/ceil the correction range (default true) */
     const float *divisors; /* [rotary_dim / 2] from GGUF rope_freqs.weight, or NULL; owned by the model */
 } fl_rope_config;
 
-typedef enum fl_activation { FL_ACTIVATION_SILU = 0, FL_ACTIVATION_GELU_TANH, FL_ACTIVATION_GELU } fl_activation;
+typedef enum fl_activation {
+    FL_ACTIVATION_SILU = 0,
+    FL_ACTIVATION_GELU_TANH,
+    FL_ACTIVATION_GELU
+} fl_activation;
 
 typedef struct fl_model_config {
     const char *architecture; /* descriptor's name: "llama", "mistral", "qwen2", "qwen3" */
@@ -42,14 +46,15 @@ typedef struct fl_model_config {
     float attention_scale;
     fl_activation activation;
     bool tied_head;
-    bool query_key_norm;      /* RMS norm per head on q and k before RoPE (Qwen3) */
-    size_t *sliding_window;   /* [L]; 0 = full attention, w = key j visible to t if t - j < w. Owned by the model */
+    bool query_key_norm; /* RMS norm per head on q and k before RoPE (Qwen3) */
+    size_t *
+        sliding_window; /* [L]; 0 = full attention, w = key j visible to t if t - j < w. Owned by the model */
     fl_rope_config rope;
     long bos_token, eos_token; /* -1: none */
 } fl_model_config;
 
-/* inverse_frequencies [rotary_dim / 2] in float32 and the factor on cos and sin, the way Hugging Face computes them
- * (float32 throughout). `sequence_length` matters to dynamic scaling only. */
+/* inverse_frequencies [rotary_dim / 2] in float32 and the factor on cos and sin, the way Hugging Face
+ * computes them (float32 throughout). `sequence_length` matters to dynamic scaling only. */
 void fl_rope_inverse_frequencies(const fl_rope_config *rope, size_t max_positions, size_t sequence_length,
                                  float *inverse_frequencies, float *attention_factor);
 

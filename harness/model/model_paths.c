@@ -8,11 +8,7 @@
 #include <unistd.h>
 
 #include "harness/base/memory.h"
-
-static bool ends_with(const char *text, const char *suffix) {
-    size_t length = strlen(text), tail = strlen(suffix);
-    return length >= tail && strcmp(text + length - tail, suffix) == 0;
-}
+#include "harness/model/checkpoint_entries.h"
 
 /* folder_bytes: how much of `folder` counts, its last slash included or not. */
 static fl_status join(const char *folder, size_t folder_bytes, const char *name, char **out,
@@ -40,10 +36,10 @@ static fl_status find_weights(const char *folder, char **out, fl_error *error) {
 static bool is_gguf(const char *path) {
     char magic[4] = {0};
     FILE *file = fopen(path, "rb");
-    if (file == NULL) return ends_with(path, ".gguf");
+    if (file == NULL) return fl_checkpoint_name_ends_with(path, ".gguf");
     bool whole = fread(magic, 1, sizeof magic, file) == sizeof magic;
     fclose(file);
-    return ends_with(path, ".gguf") || (whole && memcmp(magic, "GGUF", 4) == 0);
+    return fl_checkpoint_name_ends_with(path, ".gguf") || (whole && memcmp(magic, "GGUF", 4) == 0);
 }
 
 static fl_status find_file(const char *path, fl_model_paths *out, fl_error *error) {

@@ -1,6 +1,6 @@
 /* safetensors: 8-byte little-endian header length, JSON header, tensor data. The format is
- * https://github.com/huggingface/safetensors; every rule it states is checked, and duplicate keys, which it forbids and its
- * reference reader lets pass, are refused. Internal to harness/model: use checkpoint.h. */
+ * https://github.com/huggingface/safetensors; every rule it states is checked, and duplicate keys, which it
+ * forbids and its reference reader lets pass, are refused. Internal to harness/model: use checkpoint.h. */
 #ifndef FL_MODEL_SAFETENSORS_H
 #define FL_MODEL_SAFETENSORS_H
 

@@ -14,11 +14,6 @@ static bool is_plain_name(const char *name) {
            strpbrk(name, "/\\") == NULL && fl_checkpoint_name_is_clean(name, strlen(name));
 }
 
-static bool has_suffix(const char *name, const char *suffix) {
-    size_t length = strlen(name), tail = strlen(suffix);
-    return length > tail && strcmp(name + length - tail, suffix) == 0;
-}
-
 static fl_status check_entry(const char *path, const cJSON *item, fl_error *error) {
     if (item->string[0] == '\0' || !fl_checkpoint_name_is_clean(item->string, strlen(item->string))) {
         return fl_error_set(error, FL_ERROR_FORMAT,
@@ -33,7 +28,7 @@ static fl_status check_entry(const char *path, const cJSON *item, fl_error *erro
                             "%s: weight_map: tensor %s: shard \"%s\" is not a plain file name", path,
                             item->string, item->valuestring);
     }
-    if (!has_suffix(item->valuestring, ".safetensors")) {
+    if (!fl_checkpoint_name_ends_with(item->valuestring, ".safetensors")) {
         return fl_error_set(error, FL_ERROR_UNSUPPORTED,
                             "%s: weight_map: shard \"%s\" is not a .safetensors file", path,
                             item->valuestring);

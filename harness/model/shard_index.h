@@ -18,8 +18,8 @@ typedef struct fl_shard_index {
     size_t count;
 } fl_shard_index;
 
-/* Shards are named by plain file names: a separator, ".." or an absolute path is refused. Whether they exist is not
- * looked at. */
+/* Shards are named by plain file names: a separator, ".." or an absolute path is refused. Whether they exist
+ * is not looked at. */
 fl_status fl_shard_index_read(const char *path, fl_shard_index *out, fl_error *error);
 void fl_shard_index_free(fl_shard_index *index);
 

@@ -1,7 +1,7 @@
 /* Stored types: one table of every element type the two file formats know, readable or only listed.
  *
- * The first FL_DTYPE_COUNT rows are the readable ones, in the order of fl_dtype. A type that becomes readable moves up
- * there and gets a widening function in tensor.c. */
+ * The first FL_DTYPE_COUNT rows are the readable ones, in the order of fl_dtype. A type that becomes readable
+ * moves up there and gets a widening function in tensor.c. */
 #ifndef FL_MODEL_STORED_TYPE_H
 #define FL_MODEL_STORED_TYPE_H
 
@@ -12,11 +12,12 @@
 #include "harness/model/tensor.h"
 
 typedef struct fl_stored_type {
-    const char *name;       /* as safetensors or ggml spell it */
-    size_t block_elements;  /* elements and bytes of the smallest unit: {32, 18} for Q4_0, {2, 1} for 4-bit floats */
+    const char *name;      /* as safetensors or ggml spell it */
+    size_t block_elements; /* elements and bytes of the smallest unit: {32, 18} for Q4_0, {2, 1} for 4-bit
+                              floats */
     size_t block_bytes;
-    int gguf_id;            /* ggml type id, or -1: not in GGUF */
-    bool safetensors;       /* a safetensors dtype */
+    int gguf_id;      /* ggml type id, or -1: not in GGUF */
+    bool safetensors; /* a safetensors dtype */
 } fl_stored_type;
 
 /* The row of a name used by safetensors, or NULL when that dtype is unknown. */

@@ -1,7 +1,6 @@
 #include "harness/model/tensor.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -70,17 +69,23 @@ static void widen_bf16(const unsigned char *bytes, size_t blocks, float *out) {
 }
 
 /* Q4 and Q5 blocks: a scale, perhaps a minimum, perhaps 32 high bits, then 16 bytes whose low nibbles are
- * elements 0..15 and whose high nibbles are 16..31. value = scale * (code - offset) + minimum. */
-static void widen_nibbles(const unsigned char *codes, uint32_t high_bits, float scale, int offset,
-                          float minimum, bool has_minimum, float *out) {
-    for (int j = 0; j < 16; j++) {
-        int low = (codes[j] & 15) | (int)(((high_bits >> j) & 1u) << 4);
-        int high = (codes[j] >> 4) | (int)(((high_bits >> (j + 16)) & 1u) << 4);
-        out[j] = scale * (float)(low - offset);
-        out[j + 16] = scale * (float)(high - offset);
-    }
-    if (!has_minimum) return;
-    for (int j = 0; j < 32; j++) out[j] += minimum;
+ * elements 0..15 and whose high nibbles are 16..31. value = scale * (code - offset) + minimum. The loops are
+ * kept apart and free of conditions so that compilers turn them into vector code. */
+static void unpack_nibbles(const unsigned char *restrict codes, int8_t *restrict out) {
+    for (int j = 0; j < 16; j++) out[j] = (int8_t)(codes[j] & 15);
+    for (int j = 0; j < 16; j++) out[j + 16] = (int8_t)(codes[j] >> 4);
+}
+
+static void add_high_bits(uint32_t bits, int8_t *restrict out) {
+    for (int j = 0; j < 32; j++) out[j] |= (int8_t)(((bits >> j) & 1u) << 4);
+}
+
+static void scale_codes(const int8_t *restrict codes, float scale, int offset, float *restrict out) {
+    for (int j = 0; j < 32; j++) out[j] = scale * (float)(codes[j] - offset);
+}
+
+static void scale_codes_from(const int8_t *restrict codes, float scale, float minimum, float *restrict out) {
+    for (int j = 0; j < 32; j++) out[j] = scale * (float)codes[j] + minimum;
 }
 
 static uint32_t load_high_bits(const unsigned char *bytes) {
@@ -91,33 +96,43 @@ static uint32_t load_high_bits(const unsigned char *bytes) {
 
 static void widen_q4_0(const unsigned char *bytes, size_t blocks, float *out) {
     for (size_t i = 0; i < blocks; i++, bytes += 18, out += 32) {
-        widen_nibbles(bytes + 2, 0, load_half(bytes), 8, 0.0f, false, out);
+        int8_t codes[32];
+        unpack_nibbles(bytes + 2, codes);
+        scale_codes(codes, load_half(bytes), 8, out);
     }
 }
 
 static void widen_q4_1(const unsigned char *bytes, size_t blocks, float *out) {
     for (size_t i = 0; i < blocks; i++, bytes += 20, out += 32) {
-        widen_nibbles(bytes + 4, 0, load_half(bytes), 0, load_half(bytes + 2), true, out);
+        int8_t codes[32];
+        unpack_nibbles(bytes + 4, codes);
+        scale_codes_from(codes, load_half(bytes), load_half(bytes + 2), out);
     }
 }
 
 static void widen_q5_0(const unsigned char *bytes, size_t blocks, float *out) {
     for (size_t i = 0; i < blocks; i++, bytes += 22, out += 32) {
-        widen_nibbles(bytes + 6, load_high_bits(bytes + 2), load_half(bytes), 16, 0.0f, false, out);
+        int8_t codes[32];
+        unpack_nibbles(bytes + 6, codes);
+        add_high_bits(load_high_bits(bytes + 2), codes);
+        scale_codes(codes, load_half(bytes), 16, out);
     }
 }
 
 static void widen_q5_1(const unsigned char *bytes, size_t blocks, float *out) {
     for (size_t i = 0; i < blocks; i++, bytes += 24, out += 32) {
-        widen_nibbles(bytes + 8, load_high_bits(bytes + 4), load_half(bytes), 0, load_half(bytes + 2), true,
-                      out);
+        int8_t codes[32];
+        unpack_nibbles(bytes + 8, codes);
+        add_high_bits(load_high_bits(bytes + 4), codes);
+        scale_codes_from(codes, load_half(bytes), load_half(bytes + 2), out);
     }
 }
 
 static void widen_q8_0(const unsigned char *bytes, size_t blocks, float *out) {
     for (size_t i = 0; i < blocks; i++, bytes += 34, out += 32) {
-        float scale = load_half(bytes);
-        for (int j = 0; j < 32; j++) out[j] = scale * (float)(int8_t)bytes[2 + j];
+        int8_t codes[32];
+        memcpy(codes, bytes + 2, sizeof codes);
+        scale_codes(codes, load_half(bytes), 0, out);
     }
 }
 

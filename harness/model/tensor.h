@@ -1,8 +1,9 @@
 /* Tensor: a read-only view of weights in their stored type, usually inside a mapped checkpoint.
  *
- * Linear weights are [rows = out][columns = in], row-major, as Hugging Face stores them. Quantised types are blocks of
- * consecutive columns of one row. GGUF files of the Llama family store query/key rows permuted for interleaved RoPE;
- * `permuted_heads` records that, and every reader below undoes it, so users of fl_tensor see Hugging Face's order. */
+ * Linear weights are [rows = out][columns = in], row-major, as Hugging Face stores them. Quantised types are
+ * blocks of consecutive columns of one row. GGUF files of the Llama family store query/key rows permuted for
+ * interleaved RoPE; `permuted_heads` records that, and every reader below undoes it, so users of fl_tensor
+ * see Hugging Face's order. */
 #ifndef FL_MODEL_TENSOR_H
 #define FL_MODEL_TENSOR_H
 
@@ -25,7 +26,8 @@ typedef enum fl_dtype {
 enum { FL_TENSOR_MAX_RANK = 4 };
 
 typedef struct fl_tensor {
-    const void *data; /* NULL: this tensor is absent. Borrowed from the checkpoint; not necessarily aligned. */
+    const void
+        *data; /* NULL: this tensor is absent. Borrowed from the checkpoint; not necessarily aligned. */
     fl_dtype type;
     size_t rank;                      /* 0..4 */
     size_t shape[FL_TENSOR_MAX_RANK]; /* slowest first */
