@@ -115,8 +115,8 @@ void fl_softmax_rows_attend(const fl_attention_context *c, fl_softmax_rows *rows
                 kernels->rows_times_tokens(block.count, dim, key, rows->rows, rows->query, rows->scores,
                                            FL_ATTENTION_KEY_BLOCK);
             } else {
-                fl_cpu_product(false, true, rows->rows, block.count, dim, 1.0f, rows->query, dim, key, dim,
-                               0.0f, rows->scores, FL_ATTENTION_KEY_BLOCK);
+                fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows->rows, block.count, dim, 1.0f,
+                                     rows->query, dim, key, dim, false, rows->scores, FL_ATTENTION_KEY_BLOCK);
             }
             fl_attention_mask(call, kv_head, &block, first_token, tokens, c->group, rows->scores,
                               FL_ATTENTION_KEY_BLOCK);
@@ -125,8 +125,9 @@ void fl_softmax_rows_attend(const fl_attention_context *c, fl_softmax_rows *rows
                 kernels->tokens_times_rows(rows->rows, block.count, dim, rows->scores, FL_ATTENTION_KEY_BLOCK,
                                            value, rows->output);
             } else {
-                fl_cpu_product(false, false, rows->rows, dim, block.count, 1.0f, rows->scores,
-                               FL_ATTENTION_KEY_BLOCK, value, dim, 1.0f, rows->output, dim);
+                fl_cpu_block_product(kernels, FL_WHOLE, false, false, rows->rows, dim, block.count, 1.0f,
+                                     rows->scores, FL_ATTENTION_KEY_BLOCK, value, dim, true, rows->output,
+                                     dim);
             }
         }
         if (block.last) break;

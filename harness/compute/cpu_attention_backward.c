@@ -97,8 +97,8 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
            stride = FL_ATTENTION_KEY_BLOCK;
     size_t at = b->kv_head * call->key_head_stride + block->first * dim;
     float *weights = b->rows.scores, *slopes = b->slopes;
-    fl_cpu_product(false, true, rows, keys, dim, 1.0f, b->rows.query, dim, call->key + at, dim, 0.0f, weights,
-                   stride);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->rows.query, dim,
+                         call->key + at, dim, false, weights, stride);
     fl_attention_mask(call, b->kv_head, block, b->first_token, b->tokens, c->base.group, weights, stride);
     for (size_t r = 0; r < rows; r++) {
         float *row = weights + r * stride;
@@ -109,20 +109,20 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
         }
     }
     if (c->gradient_value != NULL) {
-        fl_cpu_product(true, false, keys, dim, rows, 1.0f, weights, stride, b->gradient, dim, 1.0f,
-                       c->gradient_value + at, dim);
+        fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, weights, stride,
+                             b->gradient, dim, true, c->gradient_value + at, dim);
     }
-    fl_cpu_product(false, true, rows, keys, dim, 1.0f, b->gradient, dim, call->value + at, dim, 0.0f, slopes,
-                   stride);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->gradient, dim,
+                         call->value + at, dim, false, slopes, stride);
     for (size_t r = 0; r < rows; r++) {
         kernels->shift_multiply(keys, weights + r * stride, slopes + r * stride, b->shift[r],
                                 slopes + r * stride);
     }
-    fl_cpu_product(false, false, rows, dim, keys, call->shape.scale, slopes, stride, call->key + at, dim,
-                   1.0f, b->gradient_query, dim);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, false, rows, dim, keys, call->shape.scale, slopes, stride,
+                         call->key + at, dim, true, b->gradient_query, dim);
     if (c->gradient_key != NULL) {
-        fl_cpu_product(true, false, keys, dim, rows, 1.0f, slopes, stride, b->rows.query, dim, 1.0f,
-                       c->gradient_key + at, dim);
+        fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, slopes, stride,
+                             b->rows.query, dim, true, c->gradient_key + at, dim);
     }
 }
 

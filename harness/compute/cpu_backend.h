@@ -56,6 +56,27 @@ void fl_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size
                     const float *a, size_t stride_a, const float *b, size_t stride_b, float beta, float *c,
                     size_t stride_c);
 
+/* The same for operands that lie in the caches: C (+)= alpha op(A) op(B). */
+static inline void fl_cpu_block_product(const fl_kernels *kernels, fl_product_shape shape, bool transpose_a,
+                                        bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                                        const float *a, size_t stride_a, const float *b, size_t stride_b,
+                                        bool accumulate, float *c, size_t stride_c) {
+    kernels->product(&(fl_small_product){.shape = shape,
+                                         .transpose_a = transpose_a,
+                                         .transpose_b = transpose_b,
+                                         .accumulate = accumulate,
+                                         .m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .alpha = alpha,
+                                         .a = a,
+                                         .b = b,
+                                         .c = c,
+                                         .stride_a = stride_a,
+                                         .stride_b = stride_b,
+                                         .stride_c = stride_c});
+}
+
 fl_status fl_cpu_weight_create(fl_compute *, const fl_tensor *, fl_weight **, fl_error *);
 void fl_cpu_weight_destroy(fl_compute *, fl_weight *);
 void fl_cpu_linear(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input,

@@ -6,6 +6,7 @@
 #ifndef FL_COMPUTE_CPU_KERNELS_H
 #define FL_COMPUTE_CPU_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* One token of the recurrence for one head; absent members are NULL. `decay` is the factor itself, not its
@@ -20,6 +21,25 @@ typedef struct fl_step_inputs {
     float erase_strength;
     float write;
 } fl_step_inputs;
+
+/* What a product may leave out. */
+typedef enum fl_product_shape {
+    FL_WHOLE = 0,
+    FL_LOWER_OUTPUT, /* entries of C above the diagonal are not wanted and hold anything */
+    FL_LOWER_LEFT,   /* op(A) is 0 above its diagonal */
+    FL_UPPER_LEFT    /* op(A) is 0 below its diagonal */
+} fl_product_shape;
+
+/* C [m][n] (+)= alpha op(A) op(B). */
+typedef struct fl_small_product {
+    fl_product_shape shape;
+    bool transpose_a, transpose_b, accumulate;
+    size_t m, n, k;
+    float alpha;
+    const float *a, *b;
+    float *c;
+    size_t stride_a, stride_b, stride_c;
+} fl_small_product;
 
 typedef struct fl_kernels {
     const char *name; /* "baseline", "avx2", "avx512" */
@@ -69,8 +89,11 @@ typedef struct fl_kernels {
     void (*tokens_times_rows)(size_t tokens, size_t rows, size_t columns, const float *weight, size_t stride,
                               const float *values, float *output);
 
-    /* Solves (I + A) X = B in place for X [n][columns], A [n][n] strictly lower triangular (what is on and
-     * above the diagonal is not read); or (I + A)^T X = B. */
+    /* A product whose operands lie in the caches: no packing of A, B a panel at a time. k > 0. */
+    void (*product)(const fl_small_product *product);
+
+    /* Solves (I + A) X = B in place for X [n][columns], n <= 256, A [n][n] strictly lower triangular (what is
+     * on and above the diagonal is not read); or (I + A)^T X = B. */
     void (*solve_unit_lower)(size_t n, size_t columns, const float *a, size_t stride_a, float *x,
                              size_t stride_x);
     void (*solve_unit_lower_transposed)(size_t n, size_t columns, const float *a, size_t stride_a, float *x,

@@ -81,8 +81,17 @@ void fl_chunk_finish_state(const fl_kernels *kernels, const fl_recurrence_head *
 void fl_chunk_scale_columns(const fl_kernels *kernels, size_t width, const float *factor, size_t rows,
                             size_t key_dim, float *matrix);
 
-/* matrix [n][blocks n]: row t of each n-wide block keeps its first t + keep entries, the rest becomes 0. */
-void fl_chunk_keep_lower(size_t n, size_t blocks, size_t keep, float *matrix);
+/* Products with matrices of lower triangular n x n blocks, [row_blocks n][column_blocks n].
+ * lower = lower(left right^T), left [row_blocks n][dim], right [column_blocks n][dim]; the diagonal belongs
+ * to it in the blocks' rows from row `with_diagonal` on. */
+void fl_chunk_lower_of(const fl_kernels *kernels, size_t n, size_t row_blocks, size_t column_blocks,
+                       size_t dim, const float *left, const float *right, size_t with_diagonal, float *lower);
+/* out [n][dim] (+)= lower [n][column_blocks n] x [column_blocks n][dim]. */
+void fl_chunk_lower_times(const fl_kernels *kernels, size_t n, size_t column_blocks, size_t dim,
+                          const float *lower, const float *x, bool accumulate, float *out);
+/* out [blocks n][dim] (+)= lower^T x for the first `blocks` of lower's column blocks. */
+void fl_chunk_upper_times(const fl_kernels *kernels, size_t n, size_t column_blocks, size_t blocks,
+                          size_t dim, const float *lower, const float *x, bool accumulate, float *out);
 
 /* Chunk form of tokens first .. first + count - 1, as many chunks as it takes. */
 void fl_recurrence_chunk_tokens(const fl_kernels *kernels, const fl_recurrence_head *head, size_t first,

@@ -106,12 +106,35 @@ static void scale_rows(const fl_kernels *kernels, size_t width, const float *fac
     }
 }
 
-void fl_chunk_keep_lower(size_t n, size_t blocks, size_t keep, float *matrix) {
-    for (size_t t = 0; t < n; t++) {
-        for (size_t b = 0; b < blocks; b++) {
-            float *row = matrix + (t * blocks + b) * n;
-            memset(row + t + keep, 0, (n - t - keep) * sizeof *row);
+void fl_chunk_lower_of(const fl_kernels *kernels, size_t n, size_t row_blocks, size_t column_blocks,
+                       size_t dim, const float *left, const float *right, size_t with_diagonal,
+                       float *lower) {
+    size_t columns = column_blocks * n;
+    for (size_t i = 0; i < row_blocks; i++) {
+        size_t keep = i * n >= with_diagonal ? 1 : 0;
+        for (size_t j = 0; j < column_blocks; j++) {
+            float *block = lower + i * n * columns + j * n;
+            fl_cpu_block_product(kernels, FL_LOWER_OUTPUT, false, true, n, n, dim, 1.0f, left + i * n * dim,
+                                 dim, right + j * n * dim, dim, false, block, columns);
+            for (size_t t = 0; t < n; t++)
+                memset(block + t * columns + t + keep, 0, (n - t - keep) * sizeof *block);
         }
+    }
+}
+
+void fl_chunk_lower_times(const fl_kernels *kernels, size_t n, size_t column_blocks, size_t dim,
+                          const float *lower, const float *x, bool accumulate, float *out) {
+    for (size_t j = 0; j < column_blocks; j++) {
+        fl_cpu_block_product(kernels, FL_LOWER_LEFT, false, false, n, dim, n, 1.0f, lower + j * n,
+                             column_blocks * n, x + j * n * dim, dim, accumulate || j > 0, out, dim);
+    }
+}
+
+void fl_chunk_upper_times(const fl_kernels *kernels, size_t n, size_t column_blocks, size_t blocks,
+                          size_t dim, const float *lower, const float *x, bool accumulate, float *out) {
+    for (size_t j = 0; j < blocks; j++) {
+        fl_cpu_block_product(kernels, FL_UPPER_LEFT, true, false, n, dim, n, 1.0f, lower + j * n,
+                             column_blocks * n, x, dim, accumulate, out + j * n * dim, dim);
     }
 }
 
@@ -133,14 +156,14 @@ static void solve_erase(const fl_kernels *kernels, const fl_recurrence_head *hea
                         const float *state, fl_chunk *chunk) {
     size_t n = chunk->tokens, dim = head->value_dim, columns = chunk->sources_count;
     const float *strength = head->erase_strength + first;
-    fl_cpu_product(false, true, n, dim, head->key_dim, 1.0f, chunk->readers, head->key_dim, state,
-                   head->key_dim, 0.0f, chunk->read, dim);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, true, n, dim, head->key_dim, 1.0f, chunk->readers,
+                         head->key_dim, state, head->key_dim, false, chunk->read, dim);
     float *unknown = chunk->amounts;
     if (head->own_directions) {
         unknown += n * dim;
         memcpy(unknown, chunk->read, n * dim * sizeof *unknown);
-        fl_cpu_product(false, false, n, dim, n, 1.0f, chunk->raw, columns, chunk->amounts, dim, 1.0f, unknown,
-                       dim);
+        fl_cpu_block_product(kernels, FL_LOWER_LEFT, false, false, n, dim, n, 1.0f, chunk->raw, columns,
+                             chunk->amounts, dim, true, unknown, dim);
         for (size_t t = 0; t < n; t++)
             kernels->scale(dim, -strength[t], unknown + t * dim, unknown + t * dim);
     } else {
@@ -173,20 +196,17 @@ void fl_chunk_solve(const fl_kernels *kernels, const fl_recurrence_head *head, s
         scale_rows(kernels, width, chunk->source_factor, n, dim, head->erase_write + at,
                    chunk->sources + n * dim);
     }
-    size_t blocks = chunk->sources_count / n;
-    fl_cpu_product(false, true, readers, chunk->sources_count, dim, 1.0f, chunk->readers, dim, chunk->sources,
-                   dim, 0.0f, chunk->raw, chunk->sources_count);
-    if (head->erases) fl_chunk_keep_lower(n, blocks, 0, chunk->raw);
-    if (queries)
-        fl_chunk_keep_lower(n, blocks, 1, chunk->raw + chunk->first_reader_query * chunk->sources_count);
+    fl_chunk_lower_of(kernels, n, readers / n, chunk->sources_count / n, dim, chunk->readers, chunk->sources,
+                      chunk->first_reader_query, chunk->raw);
     written_amounts(kernels, head, first, chunk);
     if (head->erases) solve_erase(kernels, head, first, state, chunk);
 }
 
 void fl_chunk_finish_state(const fl_kernels *kernels, const fl_recurrence_head *head, const fl_chunk *chunk,
                            float *state) {
-    fl_cpu_product(true, false, head->value_dim, head->key_dim, chunk->sources_count, 1.0f, chunk->amounts,
-                   head->value_dim, chunk->sources, head->key_dim, 1.0f, state, head->key_dim);
+    fl_cpu_block_product(kernels, FL_WHOLE, true, false, head->value_dim, head->key_dim, chunk->sources_count,
+                         1.0f, chunk->amounts, head->value_dim, chunk->sources, head->key_dim, true, state,
+                         head->key_dim);
     fl_chunk_scale_columns(kernels, head->decay_width, chunk->end_factor, head->value_dim, head->key_dim,
                            state);
 }
@@ -206,10 +226,10 @@ void fl_recurrence_chunk_tokens(const fl_kernels *kernels, const fl_recurrence_h
             const float *queries = chunk->readers + chunk->first_reader_query * key_dim;
             const float *weights = chunk->raw + chunk->first_reader_query * chunk->sources_count;
             float *y = output + t * value_dim;
-            fl_cpu_product(false, true, n, value_dim, key_dim, 1.0f, queries, key_dim, state, key_dim, 0.0f,
-                           y, value_dim);
-            fl_cpu_product(false, false, n, value_dim, chunk->sources_count, 1.0f, weights,
-                           chunk->sources_count, chunk->amounts, value_dim, 1.0f, y, value_dim);
+            fl_cpu_block_product(kernels, FL_WHOLE, false, true, n, value_dim, key_dim, 1.0f, queries,
+                                 key_dim, state, key_dim, false, y, value_dim);
+            fl_chunk_lower_times(kernels, n, chunk->sources_count / n, value_dim, weights, chunk->amounts,
+                                 true, y);
         }
         fl_chunk_finish_state(kernels, head, chunk, state);
         t += n;

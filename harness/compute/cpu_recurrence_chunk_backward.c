@@ -19,16 +19,14 @@ static void erase_backward(const fl_kernels *kernels, const fl_recurrence_head *
         kernels->scale(dim, -head->erase_strength[first + t], unknown + t * dim, s->gradient_base + t * dim);
     }
     if (gradients->erase_strength != NULL) {
-        fl_cpu_product(false, false, n, dim, columns, 1.0f, chunk->raw, columns, chunk->amounts, dim, 1.0f,
-                       chunk->read, dim);
+        fl_chunk_lower_times(kernels, n, columns / n, dim, chunk->raw, chunk->amounts, true, chunk->read);
         for (size_t t = 0; t < n; t++) {
             gradients->erase_strength[first + t] =
                 -kernels->dot(dim, unknown + t * dim, chunk->read + t * dim);
         }
     }
     if (head->own_directions) {
-        fl_cpu_product(true, false, n, dim, n, 1.0f, chunk->raw, columns, s->gradient_base, dim, 1.0f,
-                       s->gradient_amounts, dim);
+        fl_chunk_upper_times(kernels, n, 2, 1, dim, chunk->raw, s->gradient_base, true, s->gradient_amounts);
     }
 }
 
@@ -127,27 +125,28 @@ void fl_chunk_backward(const fl_kernels *kernels, const fl_recurrence_head *head
     const float *g = gradient_output + first * value_dim;
     fl_chunk_scale_columns(kernels, head->decay_width, chunk->end_factor, value_dim, key_dim,
                            s->gradient_state);
-    fl_cpu_product(true, false, columns, value_dim, n, 1.0f, chunk->raw + queries * columns, columns, g,
-                   value_dim, 0.0f, s->gradient_amounts, value_dim);
-    fl_cpu_product(false, true, columns, value_dim, key_dim, 1.0f, chunk->sources, key_dim, s->gradient_state,
-                   key_dim, 1.0f, s->gradient_amounts, value_dim);
+    fl_chunk_upper_times(kernels, n, columns / n, columns / n, value_dim, chunk->raw + queries * columns, g,
+                         false, s->gradient_amounts);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, true, columns, value_dim, key_dim, 1.0f, chunk->sources,
+                         key_dim, s->gradient_state, key_dim, true, s->gradient_amounts, value_dim);
     if (head->erases) erase_backward(kernels, head, first, gradients, s);
     write_backward(kernels, head, first, n, s->gradient_amounts, gradients);
     memcpy(s->gradient_base + queries * value_dim, g, n * value_dim * sizeof *g);
-    fl_cpu_product(false, true, readers, columns, value_dim, 1.0f, s->gradient_base, value_dim,
-                   chunk->amounts, value_dim, 0.0f, s->gradient_raw, columns);
-    if (head->erases) fl_chunk_keep_lower(n, columns / n, 0, s->gradient_raw);
-    fl_chunk_keep_lower(n, columns / n, 1, s->gradient_raw + queries * columns);
-    fl_cpu_product(false, false, readers, key_dim, columns, 1.0f, s->gradient_raw, columns, chunk->sources,
-                   key_dim, 0.0f, s->gradient_readers, key_dim);
-    fl_cpu_product(false, false, readers, key_dim, value_dim, 1.0f, s->gradient_base, value_dim, s->state,
-                   key_dim, 1.0f, s->gradient_readers, key_dim);
-    fl_cpu_product(true, false, columns, key_dim, readers, 1.0f, s->gradient_raw, columns, chunk->readers,
-                   key_dim, 0.0f, s->gradient_sources, key_dim);
-    fl_cpu_product(false, false, columns, key_dim, value_dim, 1.0f, chunk->amounts, value_dim,
-                   s->gradient_state, key_dim, 1.0f, s->gradient_sources, key_dim);
-    fl_cpu_product(true, false, value_dim, key_dim, readers, 1.0f, s->gradient_base, value_dim,
-                   chunk->readers, key_dim, 1.0f, s->gradient_state, key_dim);
+    fl_chunk_lower_of(kernels, n, readers / n, columns / n, value_dim, s->gradient_base, chunk->amounts,
+                      queries, s->gradient_raw);
+    for (size_t r = 0; r < readers; r += n) {
+        const float *block = s->gradient_raw + r * columns;
+        fl_chunk_lower_times(kernels, n, columns / n, key_dim, block, chunk->sources, false,
+                             s->gradient_readers + r * key_dim);
+        fl_chunk_upper_times(kernels, n, columns / n, columns / n, key_dim, block,
+                             chunk->readers + r * key_dim, r > 0, s->gradient_sources);
+    }
+    fl_cpu_block_product(kernels, FL_WHOLE, false, false, readers, key_dim, value_dim, 1.0f, s->gradient_base,
+                         value_dim, s->state, key_dim, true, s->gradient_readers, key_dim);
+    fl_cpu_block_product(kernels, FL_WHOLE, false, false, columns, key_dim, value_dim, 1.0f, chunk->amounts,
+                         value_dim, s->gradient_state, key_dim, true, s->gradient_sources, key_dim);
+    fl_cpu_block_product(kernels, FL_WHOLE, true, false, value_dim, key_dim, readers, 1.0f, s->gradient_base,
+                         value_dim, chunk->readers, key_dim, true, s->gradient_state, key_dim);
     if (head->decay_width > 0 && gradients->log_decay != NULL) decay_backward(head, first, gradients, s);
     copy_gradients(kernels, head, first, gradients, s);
     fl_chunk_scale_columns(kernels, head->decay_width, chunk->state_factor, value_dim, key_dim,
