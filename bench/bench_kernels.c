@@ -10,6 +10,7 @@
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "harness/compute/compute.h"
+#include "harness/compute/cpu_recurrence.h"
 
 enum { REPEATS = 7 };
 
@@ -189,9 +190,9 @@ static float *between(size_t count, double low, double high) {
     return x;
 }
 
-/* Work of the chunk form with chunks of 64 tokens, in floating-point operations. */
+/* Work of the chunk form, in floating-point operations, a triangle counted as half a square. */
 static double chunk_flops(fl_transition transition, size_t heads, size_t steps, size_t dim) {
-    double d = (double)dim, c = 64.0, tokens = (double)(heads * steps);
+    double d = (double)dim, c = (double)FL_CHUNK_TOKENS, tokens = (double)(heads * steps);
     double state = transition.erase == FL_ERASE_NONE ? 4.0 : transition.erase == FL_ERASE_KEY ? 6.0 : 8.0;
     double triangles = transition.erase == FL_ERASE_NONE ? 2.0 : transition.erase == FL_ERASE_KEY ? 4.0 : 8.0;
     return tokens * (state * d * d + triangles * c * d);

@@ -1,6 +1,6 @@
-/* The cpu backend's private parts: what its files share. Matrix products go to OpenBLAS, one thread a call;
- * products are split into pieces of fixed size, so that results do not depend on the number of threads;
- * everything elementwise goes through the kernel table (cpu_kernels.h). */
+/* The cpu backend's private parts: what its files share. Large matrix products go to OpenBLAS, one thread a
+ * call, small ones to a kernel of our own (cpu_kernels.h), as does everything elementwise. Work is cut into
+ * items by shape and number of threads, never by who is free. */
 #ifndef FL_COMPUTE_CPU_BACKEND_H
 #define FL_COMPUTE_CPU_BACKEND_H
 

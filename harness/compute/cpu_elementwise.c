@@ -94,6 +94,7 @@ void fl_cpu_rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, 
 }
 
 typedef struct {
+    const fl_kernels *kernels;
     fl_rotation_table *table;
     size_t tokens, heads, head_dim, per_item;
     size_t table_offset; /* table row of token 0 */
@@ -134,23 +135,6 @@ static void rotation_table_fill(fl_compute *compute, size_t pairs, size_t first,
     fl_threads_for(compute->threads, pieces(count, c.per_item), rotation_item, &c);
 }
 
-static void rotate_row(size_t pairs, const float *cosines, const float *sines, int direction, float *x) {
-    float *low = x, *high = x + pairs;
-    if (direction >= 0) {
-        for (size_t i = 0; i < pairs; i++) {
-            float a = low[i], b = high[i];
-            low[i] = a * cosines[i] - b * sines[i];
-            high[i] = b * cosines[i] + a * sines[i];
-        }
-    } else {
-        for (size_t i = 0; i < pairs; i++) {
-            float a = low[i], b = high[i];
-            low[i] = a * cosines[i] + b * sines[i];
-            high[i] = b * cosines[i] - a * sines[i];
-        }
-    }
-}
-
 static void rope_item(void *context, size_t item, size_t worker) {
     const rope_context *c = context;
     size_t first = item * c->per_item, end = at_most(first + c->per_item, c->tokens), pairs = c->table->pairs;
@@ -158,8 +142,8 @@ static void rope_item(void *context, size_t item, size_t worker) {
     for (size_t t = first; t < end; t++) {
         const float *cosines = c->table->values + (c->table_offset + t) * 2 * pairs;
         for (size_t h = 0; h < c->heads; h++) {
-            rotate_row(pairs, cosines, cosines + pairs, c->direction,
-                       c->x + (t * c->heads + h) * c->head_dim);
+            float *x = c->x + (t * c->heads + h) * c->head_dim;
+            c->kernels->rotate(pairs, cosines, cosines + pairs, c->direction < 0, x, x + pairs);
         }
     }
 }
@@ -175,7 +159,8 @@ void fl_cpu_rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_d
     for (size_t t = 0; t < tokens; t += capacity) {
         size_t count = at_most(capacity, tokens - t), position = first_position + t;
         rotation_table_fill(compute, pairs, position, count, inverse_frequencies, attention_factor);
-        rope_context c = {.table = table,
+        rope_context c = {.kernels = fl_cpu_of(compute)->kernels,
+                          .table = table,
                           .tokens = count,
                           .heads = heads,
                           .head_dim = head_dim,

@@ -64,7 +64,12 @@ typedef struct fl_kernels {
                                     const float *gradient_output, float *gradient_gate, float *gradient_up);
 
     float (*dot)(size_t n, const float *x, const float *y);
-    double (*sum_of_squares)(size_t n, const float *x);                       /* summed in float64 */
+    double (*sum_of_squares)(size_t n, const float *x); /* summed in float64 */
+    /* sum [n] += sign x y, in float64. */
+    void (*accumulate_products)(size_t n, double sign, const float *x, const float *y, double *sum);
+    /* (low, high) = (low cosine - high sine, high cosine + low sine); with the sine's sign changed when back.
+     */
+    void (*rotate)(size_t n, const float *cosine, const float *sine, bool back, float *low, float *high);
     void (*axpy)(size_t n, float alpha, const float *x, float *y);            /* y += alpha x */
     void (*scale)(size_t n, float alpha, const float *x, float *y);           /* y = alpha x, in place */
     void (*multiply)(size_t n, const float *x, const float *y, float *z);     /* z = x y, in place */

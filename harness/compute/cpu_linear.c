@@ -1,8 +1,7 @@
 /* Products with weights and plain matrix products.
  *
- * Output is cut into tiles of fixed size, one sgemm each, whatever the number of threads: a tile's arithmetic
- * is always the same. A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which
- * would pack it first. */
+ * Output is cut into tiles, one product each, of sizes that depend on the shape and the number of threads alone.
+ * A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which would pack it first. */
 #include <assert.h>
 #include <cblas.h>
 #include <stdint.h>
@@ -12,10 +11,11 @@
 #include "harness/compute/cpu_backend.h"
 
 enum {
-    FEW_TOKENS = 6,      /* up to here rows_times_tokens beats sgemm */
-    TILE_ROWS = 192,     /* weight rows in a tile of the output */
-    TILE_TOKENS = 512,   /* tokens in a tile */
-    FEW_TILE_ROWS = 256, /* weight rows in an item when tokens are few */
+    FEW_TOKENS = 5,      /* up to here a weight row is used straight from memory, without packing */
+    SOME_TOKENS = 64,    /* up to here our own product, which packs the weight only, is ahead of sgemm */
+    TILE_ROWS = 384,     /* at most as many weight rows make a tile of the output */
+    TILE_TOKENS = 512,   /* and at most as many tokens */
+    TILE_ALIGNMENT = 16, /* tiles are a multiple of as many rows */
     STREAM_ROWS = 64,    /* weight rows widened at a time */
     WIDEN_ROWS = 64,
     SMALL_PRODUCT = 1 << 17 /* multiplications below which waking threads costs more than it gains */
@@ -26,6 +26,12 @@ static size_t at_most(size_t a, size_t b) {
 }
 static size_t pieces(size_t n, size_t piece) {
     return (n + piece - 1) / piece;
+}
+
+/* Length of a tile along an axis of n, so that every worker gets as much. */
+static size_t balanced_tile(size_t n, size_t workers) {
+    size_t count = pieces(pieces(n, TILE_ROWS), workers) * workers;
+    return pieces(pieces(n, count), TILE_ALIGNMENT) * TILE_ALIGNMENT;
 }
 
 void fl_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
@@ -124,6 +130,9 @@ static void linear_tile(const linear_context *c, const float *values, size_t fir
     float *output = c->output + token * stride + first;
     if (tokens <= FEW_TOKENS) {
         c->cpu->kernels->rows_times_tokens(rows, columns, values, tokens, input, output, stride);
+    } else if (tokens <= SOME_TOKENS) {
+        fl_cpu_block_product(c->cpu->kernels, FL_WHOLE, false, true, tokens, rows, columns, 1.0f, input,
+                             columns, values, columns, false, output, stride);
     } else {
         fl_cpu_product(false, true, tokens, rows, columns, 1.0f, input, columns, values, columns, 0.0f,
                        output, stride);
@@ -153,9 +162,15 @@ static void linear_item(void *context, size_t item, size_t worker) {
 void fl_cpu_linear(fl_compute *compute, const fl_weight *weight, const float *bias, size_t tokens,
                    const float *input, float *output) {
     if (tokens == 0) return;
-    linear_context context = {fl_cpu_of(compute), weight,      bias, tokens, input, output,
-                              TILE_ROWS,          TILE_TOKENS, 0};
-    if (tokens <= FEW_TOKENS) context.item_rows = FEW_TILE_ROWS;
+    fl_cpu *cpu = fl_cpu_of(compute);
+    linear_context context = {.cpu = cpu,
+                              .weight = weight,
+                              .bias = bias,
+                              .tokens = tokens,
+                              .input = input,
+                              .output = output,
+                              .item_rows = balanced_tile(weight->tensor.rows, cpu->workers),
+                              .item_tokens = TILE_TOKENS};
     /* A weight that is widened in the call is widened once only. */
     if (weight->values == NULL) context.item_tokens = tokens;
     context.row_items = pieces(weight->tensor.rows, context.item_rows);
@@ -170,7 +185,7 @@ typedef struct {
     const float *gradient_output;
     float *gradient_input;
     float beta;
-    size_t column_items;
+    size_t item_columns, column_items;
 } linear_backward_context;
 
 static void linear_backward_item(void *context, size_t item, size_t worker) {
@@ -180,9 +195,10 @@ static void linear_backward_item(void *context, size_t item, size_t worker) {
     const float *gradient_output = c->gradient_output + token * rows;
     float *gradient_input = c->gradient_input + token * columns;
     if (c->weight->values != NULL) {
-        size_t first = item % c->column_items * TILE_ROWS;
-        fl_cpu_product(false, false, tokens, at_most(TILE_ROWS, columns - first), rows, 1.0f, gradient_output,
-                       rows, c->weight->values + first, columns, c->beta, gradient_input + first, columns);
+        size_t first = item % c->column_items * c->item_columns;
+        fl_cpu_product(false, false, tokens, at_most(c->item_columns, columns - first), rows, 1.0f,
+                       gradient_output, rows, c->weight->values + first, columns, c->beta,
+                       gradient_input + first, columns);
         return;
     }
     float *panel = fl_cpu_scratch(c->cpu, worker);
@@ -199,9 +215,16 @@ static void linear_backward_item(void *context, size_t item, size_t worker) {
 void fl_cpu_linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens,
                             const float *gradient_output, float *gradient_input, bool accumulate) {
     if (tokens == 0) return;
-    linear_backward_context context = {
-        fl_cpu_of(compute), weight, tokens, gradient_output, gradient_input, accumulate ? 1.0f : 0.0f, 1};
-    if (weight->values != NULL) context.column_items = pieces(weight->tensor.columns, TILE_ROWS);
+    fl_cpu *cpu = fl_cpu_of(compute);
+    linear_backward_context context = {.cpu = cpu,
+                                       .weight = weight,
+                                       .tokens = tokens,
+                                       .gradient_output = gradient_output,
+                                       .gradient_input = gradient_input,
+                                       .beta = accumulate ? 1.0f : 0.0f,
+                                       .item_columns = balanced_tile(weight->tensor.columns, cpu->workers),
+                                       .column_items = 1};
+    if (weight->values != NULL) context.column_items = pieces(weight->tensor.columns, context.item_columns);
     fl_threads_for(compute->threads, context.column_items * pieces(tokens, TILE_TOKENS), linear_backward_item,
                    &context);
 }
@@ -261,14 +284,28 @@ void fl_cpu_matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size
                    float alpha, const float *a, size_t stride_a, const float *b, size_t stride_b, float beta,
                    float *c, size_t stride_c) {
     if (m == 0 || n == 0) return;
-    matmul_context context = {transpose_a, transpose_b, m,         n, k,        alpha,
-                              beta,        a,           b,         c, stride_a, stride_b,
-                              stride_c,    TILE_TOKENS, TILE_ROWS, 0};
-    if (m * n * (k + 1) < SMALL_PRODUCT) {
-        context.tile_m = m;
-        context.tile_n = n;
-    } else if (n < 2 * TILE_ROWS) {
-        context.tile_m = TILE_ROWS;
+    size_t workers = fl_cpu_of(compute)->workers;
+    matmul_context context = {.transpose_a = transpose_a,
+                              .transpose_b = transpose_b,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .alpha = alpha,
+                              .beta = beta,
+                              .a = a,
+                              .b = b,
+                              .c = c,
+                              .stride_a = stride_a,
+                              .stride_b = stride_b,
+                              .stride_c = stride_c,
+                              .tile_m = m,
+                              .tile_n = n};
+    if (m * n * (k + 1) >= SMALL_PRODUCT && n >= m) {
+        context.tile_m = TILE_TOKENS;
+        context.tile_n = balanced_tile(n, workers);
+    } else if (m * n * (k + 1) >= SMALL_PRODUCT) {
+        context.tile_m = balanced_tile(m, workers);
+        context.tile_n = TILE_TOKENS;
     }
     context.n_items = pieces(n, context.tile_n);
     fl_threads_for(compute->threads, context.n_items * pieces(m, context.tile_m), matmul_item, &context);

@@ -17,7 +17,7 @@
 
 #include "harness/compute/cpu_backend.h"
 
-enum { FL_CHUNK_TOKENS = 64, FL_CHUNK_SHORTEST = 8 };
+enum { FL_CHUNK_TOKENS = 48, FL_CHUNK_SHORTEST = 8 };
 
 /* One head's streams from its first token on. */
 typedef struct fl_recurrence_head {

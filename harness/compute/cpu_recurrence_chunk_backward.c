@@ -44,30 +44,34 @@ static void write_backward(const fl_kernels *kernels, const fl_recurrence_head *
     }
 }
 
-/* sum (+)= sign x y, per channel or in all. */
-static void add_products(size_t width, size_t key_dim, double sign, const float *x, const float *y,
-                         double *sum) {
-    for (size_t i = 0; i < key_dim; i++) sum[width == 1 ? 0 : i] += sign * (double)x[i] * (double)y[i];
+/* sum += sign x y, per channel or in all. */
+static void add_products(const fl_kernels *kernels, size_t width, size_t key_dim, double sign, const float *x,
+                         const float *y, double *sum) {
+    if (width == 1) {
+        *sum += sign * (double)kernels->dot(key_dim, x, y);
+    } else {
+        kernels->accumulate_products(key_dim, sign, x, y, sum);
+    }
 }
 
-static void decay_backward(const fl_recurrence_head *head, size_t first,
+static void decay_backward(const fl_kernels *kernels, const fl_recurrence_head *head, size_t first,
                            const fl_recurrence_gradients *gradients, fl_backward_scratch *s) {
     const fl_chunk *chunk = &s->chunk;
     size_t n = chunk->tokens, dim = head->key_dim, width = head->decay_width;
     size_t readers = chunk->first_reader_query + n;
     memset(s->running, 0, width * sizeof *s->running);
     for (size_t v = 0; v < head->value_dim; v++) {
-        add_products(width, dim, 1.0, s->state + v * dim, s->gradient_state + v * dim, s->running);
+        add_products(kernels, width, dim, 1.0, s->state + v * dim, s->gradient_state + v * dim, s->running);
     }
     for (size_t t = 0; t < n; t++) {
         float *out = gradients->log_decay + (first + t) * width;
         for (size_t i = 0; i < width; i++) out[i] = (float)s->running[i];
         for (size_t r = t; r < readers; r += n) {
-            add_products(width, dim, -1.0, chunk->readers + r * dim, s->gradient_readers + r * dim,
+            add_products(kernels, width, dim, -1.0, chunk->readers + r * dim, s->gradient_readers + r * dim,
                          s->running);
         }
         for (size_t r = t; r < chunk->sources_count; r += n) {
-            add_products(width, dim, 1.0, chunk->sources + r * dim, s->gradient_sources + r * dim,
+            add_products(kernels, width, dim, 1.0, chunk->sources + r * dim, s->gradient_sources + r * dim,
                          s->running);
         }
     }
@@ -147,7 +151,8 @@ void fl_chunk_backward(const fl_kernels *kernels, const fl_recurrence_head *head
                          value_dim, s->gradient_state, key_dim, true, s->gradient_sources, key_dim);
     fl_cpu_block_product(kernels, FL_WHOLE, true, false, value_dim, key_dim, readers, 1.0f, s->gradient_base,
                          value_dim, chunk->readers, key_dim, true, s->gradient_state, key_dim);
-    if (head->decay_width > 0 && gradients->log_decay != NULL) decay_backward(head, first, gradients, s);
+    if (head->decay_width > 0 && gradients->log_decay != NULL)
+        decay_backward(kernels, head, first, gradients, s);
     copy_gradients(kernels, head, first, gradients, s);
     fl_chunk_scale_columns(kernels, head->decay_width, chunk->state_factor, value_dim, key_dim,
                            s->gradient_state);
