@@ -33,7 +33,7 @@ OPTIMISE_asan = -O1 -g -fno-omit-frame-pointer -fsanitize=address
 OPTIMISE_ubsan = -O1 -g -fno-omit-frame-pointer -fsanitize=undefined -fno-sanitize-recover=all
 OPTIMISE_tsan = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 # Only through `make fuzz`, with clang, whose other ideas of a warning must not stop it.
-OPTIMISE_fuzz = -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -Wno-error
+OPTIMISE_fuzz = -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-error
 ifeq ($(filter $(CONFIG),release debug asan ubsan tsan fuzz),)
 $(error CONFIG=$(CONFIG) is not one of release, debug, asan, ubsan, tsan)
 endif
@@ -55,6 +55,7 @@ FUZZ_SOURCES = $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES = $(wildcard bench/bench_*.c)
 
 object = $(patsubst %.c,$(BUILD)/%.o,$(1))
+FUZZ_SUPPORT = $(call object,tests/fuzz/input_file.c)
 LIBRARY = $(BUILD)/libfrostline.a
 PROGRAM = $(BUILD)/frostline
 TESTS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
@@ -114,11 +115,11 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ -lcmocka $(LIBRARY_LDLIBS)
 
-$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(call object,tests/support/fuzz_driver.c) $(LIBRARY)
+$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_SUPPORT) $(call object,tests/support/fuzz_driver.c) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
 
-$(BUILD)/fuzzers/%: $(BUILD)/tests/fuzz/%.o $(LIBRARY)
+$(BUILD)/fuzzers/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
 
@@ -144,7 +145,7 @@ $(BUILD)/harness/cli/build_info.o: $(REVISION)
 $(BUILD)/harness/cli/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
 
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
-             $(FUZZ_SOURCES) $(BENCH_SOURCES) tests/support/fuzz_driver.c))
+             $(FUZZ_SOURCES) $(BENCH_SOURCES) tests/support/fuzz_driver.c tests/fuzz/input_file.c))
 .SECONDARY:
 
 # Checks -------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ for name in "$@"; do
   read -r -a more <<<"${sets[$name]}"
   wanted+=("${more[@]}")
 done
+mapfile -t wanted < <(printf '%s\n' "${wanted[@]}" | awk '!seen[$0]++')
 
 if ! command -v dpkg-query >/dev/null; then
   echo "packages.sh: not a Debian system; please provide the equivalents of: ${wanted[*]}" >&2

@@ -1,0 +1,75 @@
+#include "analysis/output_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/base/memory.h"
+
+static void release(fl_output_file *file) {
+    fl_memory_free(file->path);
+    fl_memory_free(file->temporary);
+    memset(file, 0, sizeof *file);
+}
+
+fl_status fl_output_file_open(const char *path, fl_output_file *out, fl_error *error) {
+    memset(out, 0, sizeof *out);
+    size_t bytes = strlen(path) + 32;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_memory_copy_string(&out->path, path, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->temporary, bytes, error));
+    snprintf(out->temporary, bytes, "%s.%ld.part", path, (long)getpid());
+    out->stream = fopen(out->temporary, "wb");
+    if (out->stream == NULL) status = fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+done:
+    if (status != FL_OK) release(out);
+    return status;
+}
+
+fl_status fl_output_file_close(fl_output_file *file, fl_error *error) {
+    errno = 0;
+    int bad = fflush(file->stream) != 0 || ferror(file->stream);
+    int cause = errno;
+    if (fclose(file->stream) != 0 && !bad) bad = 1, cause = errno;
+    if (!bad && rename(file->temporary, file->path) != 0) bad = 1, cause = errno;
+    fl_status status = FL_OK;
+    if (bad) {
+        status = fl_error_set(error, FL_ERROR_IO, "%s: %s", file->path,
+                              cause != 0 ? strerror(cause) : "write failed");
+        unlink(file->temporary);
+    }
+    release(file);
+    return status;
+}
+
+void fl_output_file_discard(fl_output_file *file) {
+    if (file->stream != NULL) {
+        fclose(file->stream);
+        unlink(file->temporary);
+    }
+    release(file);
+}
+
+void fl_output_csv_text(FILE *stream, const char *text) {
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fputs(text, stream);
+        return;
+    }
+    fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') fputc('"', stream);
+        fputc(*text, stream);
+    }
+    fputc('"', stream);
+}
+
+void fl_output_csv_number(FILE *stream, double number) {
+    if (isnan(number)) {
+        fputs("nan", stream);
+    } else if (isinf(number)) {
+        fputs(number > 0 ? "inf" : "-inf", stream);
+    } else {
+        fprintf(stream, "%.9g", number);
+    }
+}

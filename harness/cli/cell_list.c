@@ -1,0 +1,230 @@
+#include "harness/cli/cell_list.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+#include "harness/store/run_file.h"
+
+static bool same_text(const char *a, const char *b) {
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Whether two cells can share one frozen pass. */
+static bool share_pass(const fl_experiment *a, const fl_experiment *b) {
+    return same_text(a->model_path, b->model_path) && a->has_text == b->has_text &&
+           same_text(a->text.path, b->text.path) && same_text(a->text.ids, b->text.ids) &&
+           a->text.sequence_length == b->text.sequence_length && a->text.sequences == b->text.sequences &&
+           a->measure.teacher_forced == b->measure.teacher_forced &&
+           a->measure.propagated == b->measure.propagated &&
+           a->measure.diagnostics == b->measure.diagnostics &&
+           a->measure.language_model == b->measure.language_model;
+}
+
+static size_t group_of(fl_cell_list *list, size_t cell) {
+    for (size_t i = 0; i < cell; i++) {
+        if (share_pass(list->cells[i].experiment, list->cells[cell].experiment)) return list->cells[i].group;
+    }
+    return list->groups++;
+}
+
+/* "variant.rule=kda variant.window=56 train.seed=2" -> "rule=kda window=56 train.seed=2" */
+static fl_status make_label(const fl_experiment *experiment, char **out, fl_error *error) {
+    static const char prefix[] = "variant.";
+    const fl_node *rule = fl_node_get(experiment->variant, "rule");
+    if (experiment->cell_label == NULL || experiment->cell_label[0] == '\0') {
+        return fl_memory_copy_string(out, rule != NULL && rule->text != NULL ? rule->text : experiment->name,
+                                     error);
+    }
+    FL_TRY(fl_memory_copy_string(out, experiment->cell_label, error));
+    char *to = *out;
+    for (const char *from = experiment->cell_label; *from != '\0';) {
+        bool starts = from == experiment->cell_label || from[-1] == ' ';
+        if (starts && strncmp(from, prefix, sizeof prefix - 1) == 0) from += sizeof prefix - 1;
+        *to++ = *from++;
+    }
+    *to = '\0';
+    return FL_OK;
+}
+
+fl_status fl_cell_list_load(const char *config, const char *const *overrides, size_t override_count,
+                            const char *out, fl_cell_list **list, fl_error *error) {
+    fl_cell_list *made = NULL;
+    FL_TRY(FL_ALLOCATE(&made, 1, error));
+    made->config = config;
+    made->out = out;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_experiment_load(config, overrides, override_count, &made->experiments, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&made->cells, made->experiments->count, error));
+    made->count = made->experiments->count;
+    for (size_t i = 0; i < made->count; i++) {
+        made->cells[i].experiment = made->experiments->cells[i];
+        made->cells[i].group = group_of(made, i);
+        FL_TRY_DONE(status, make_label(made->experiments->cells[i], &made->cells[i].label, error));
+    }
+    *list = made;
+done:
+    if (status != FL_OK) fl_cell_list_destroy(made);
+    return status;
+}
+
+void fl_cell_list_destroy(fl_cell_list *list) {
+    if (list == NULL) return;
+    for (size_t i = 0; i < list->count; i++) {
+        fl_linearised_release(&list->cells[i].linearised);
+        fl_memory_free(list->cells[i].label);
+        fl_memory_free(list->cells[i].path);
+        fl_memory_free(list->cells[i].message);
+    }
+    fl_memory_free(list->cells);
+    if (list->experiments != NULL) fl_experiment_list_destroy(list->experiments);
+    fl_memory_free(list);
+}
+
+void fl_cell_fail(fl_cell_work *cell, const fl_error *error) {
+    cell->state = FL_CELL_FAILED;
+    fl_memory_free(cell->message);
+    cell->message = NULL;
+    /* Without memory for the message the state alone must do. */
+    if (fl_memory_copy_string(&cell->message, error->message, NULL) != FL_OK) cell->message = NULL;
+}
+
+void fl_cell_group_fail(fl_cell_list *list, size_t index, const fl_error *error) {
+    for (size_t i = 0; i < list->count; i++) {
+        fl_cell_work *cell = &list->cells[i];
+        if (cell->group == index && cell->state == FL_CELL_PENDING) fl_cell_fail(cell, error);
+    }
+}
+
+size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state) {
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) count += list->cells[i].state == state;
+    return count;
+}
+
+const char *fl_cell_tier(const fl_cell_work *cell) {
+    const fl_node *train = cell->experiment->train;
+    if (train == NULL || train->kind == FL_NODE_NULL) {
+        return cell->linearised.variant != NULL && cell->linearised.variant->mechanism_path != NULL
+                   ? "trained"
+                   : "untrained";
+    }
+    const fl_node *objective = fl_node_get(train, "objective");
+    return objective != NULL && same_text(objective->text, "layer_mse") ? "calibrated" : "trained";
+}
+
+bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
+    if (a->window != b->window || a->sinks != b->sinks || a->cache_budget != b->cache_budget) return false;
+    if (a->cache_budget > 0 && a->route != b->route) return false;
+    if (a->softmax_layer_count != b->softmax_layer_count || a->softmax_hardest != b->softmax_hardest)
+        return false;
+    for (size_t i = 0; i < a->softmax_layer_count; i++) {
+        if (a->softmax_layers[i] != b->softmax_layers[i]) return false;
+    }
+    return true;
+}
+
+/* A run file that opens and says that it holds results; anything else is computed again. */
+static bool is_complete(const char *path) {
+    fl_run_reader *reader = NULL;
+    char *status = NULL;
+    if (fl_run_reader_open(path, &reader, NULL) != FL_OK) return false;
+    bool complete = fl_run_reader_attribute_text(reader, "/", "status", &status, NULL) == FL_OK &&
+                    strcmp(status, "complete") == 0;
+    fl_memory_free(status);
+    fl_run_reader_close(reader);
+    return complete;
+}
+
+static fl_status identify(fl_cell_list *list, fl_cell_work *cell, const fl_cell_group *group,
+                          fl_error *error) {
+    fl_hash mechanism = {{0}};
+    if (cell->linearised.variant->mechanism_path != NULL) {
+        FL_TRY(fl_hash_file(cell->linearised.variant->mechanism_path, &mechanism, error));
+    }
+    const char *hashes[] = {group->weights.text, group->text.rows.text, mechanism.text};
+    FL_TRY(fl_experiment_run_id(cell->experiment, hashes, sizeof hashes / sizeof hashes[0], cell->run_id,
+                                error));
+    size_t bytes = strlen(list->out) + sizeof cell->run_id + 8;
+    FL_TRY(FL_ALLOCATE(&cell->path, bytes, error));
+    snprintf(cell->path, bytes, "%s/%s.h5", list->out, cell->run_id);
+    return FL_OK;
+}
+
+static fl_cell_state first_state(const fl_cell_list *list, const fl_cell_work *cell) {
+    for (const fl_cell_work *other = list->cells; other < cell; other++) {
+        if (strcmp(other->run_id, cell->run_id) == 0) return FL_CELL_DUPLICATE;
+    }
+    return is_complete(cell->path) ? FL_CELL_DONE : FL_CELL_PENDING;
+}
+
+/* What this build cannot do yet is refused by its place in the file, never left out in silence. */
+static fl_status refuse_unknown_parts(const fl_experiment *experiment, fl_error *error) {
+    const fl_node *parts[] = {experiment->train, experiment->tasks};
+    static const char *const names[] = {"train", "tasks"};
+    for (size_t i = 0; i < 2; i++) {
+        if (parts[i] == NULL || parts[i]->kind == FL_NODE_NULL) continue;
+        fl_node_error(parts[i], error, "`%s` is not supported by this build", names[i]);
+        return error->status = FL_ERROR_UNSUPPORTED;
+    }
+    return FL_OK;
+}
+
+static void set_up_cell(fl_cell_list *list, fl_cell_work *cell, const fl_cell_group *group) {
+    fl_error error;
+    fl_status status = refuse_unknown_parts(cell->experiment, &error);
+    if (status == FL_OK)
+        status = fl_linearised_bind(cell->experiment, &group->bench, &cell->linearised, &error);
+    if (status == FL_OK) status = identify(list, cell, group, &error);
+    if (status != FL_OK) {
+        fl_cell_fail(cell, &error);
+    } else {
+        cell->state = first_state(list, cell);
+    }
+}
+
+static fl_status hash_tokenizer(const char *model_path, fl_hash *out, fl_error *error) {
+    fl_tokenizer *tokenizer = NULL;
+    FL_TRY(fl_workbench_tokenizer(model_path, &tokenizer, error));
+    *out = fl_tokenizer_hash(tokenizer);
+    fl_tokenizer_close(tokenizer);
+    return FL_OK;
+}
+
+fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error) {
+    memset(out, 0, sizeof *out);
+    const fl_experiment *first = NULL;
+    for (size_t i = 0; i < list->count && first == NULL; i++) {
+        if (list->cells[i].group == index) first = list->cells[i].experiment;
+    }
+    assert(first != NULL);
+    if (first->model_path == NULL) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `model: {path: ...}` is missing", list->config);
+    }
+    if (!first->has_text) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `text: {path: ...}` or `{ids: ...}` is missing",
+                            list->config);
+    }
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_workbench_open(first->model_path, &out->bench, error));
+    FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
+    FL_TRY_DONE(status, fl_text_source_load(&first->text, first->model_path,
+                                            out->bench.model->config.vocabulary, &out->text, error));
+    if (first->text.path != NULL)
+        FL_TRY_DONE(status, hash_tokenizer(first->model_path, &out->tokenizer, error));
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->cells[i].group == index) set_up_cell(list, &list->cells[i], out);
+    }
+done:
+    if (status != FL_OK) fl_cell_group_close(list, index, out);
+    return status;
+}
+
+void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->cells[i].group == index) fl_linearised_release(&list->cells[i].linearised);
+    }
+    fl_text_source_release(&group->text);
+    fl_workbench_close(&group->bench);
+}

@@ -1,0 +1,75 @@
+/* Cell list: the cells of a config, grouped by what they share.
+ *
+ * Cells with the same model, text and measurements form a group: the model is opened once, and the frozen
+ * pass over the text is made once for all of them. A group is opened, worked on and closed before the next. A
+ * cell that cannot even be set up (a rule that does not fit the model, say) is marked failed and never stops
+ * the others. */
+#ifndef FL_CLI_CELL_LIST_H
+#define FL_CLI_CELL_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/status.h"
+#include "harness/cli/linearised.h"
+#include "harness/cli/workbench.h"
+#include "harness/config/experiment.h"
+#include "harness/measure/text_source.h"
+
+typedef enum fl_cell_state {
+    FL_CELL_PENDING = 0,
+    FL_CELL_DONE,      /* its run file was there already */
+    FL_CELL_COMPUTED,  /* its run file was written now */
+    FL_CELL_DUPLICATE, /* another cell has the same run id */
+    FL_CELL_FAILED     /* message says why */
+} fl_cell_state;
+
+typedef struct fl_cell_work {
+    fl_experiment *experiment; /* borrowed from the list */
+    char *label;               /* for tables: the sweep's axes without "variant.", or the rule */
+    size_t group;
+    fl_cell_state state;
+    char run_id[13];          /* "" until its group has been opened */
+    char *path;               /* <out>/<run_id>.h5 */
+    char *message;            /* of a failed cell */
+    fl_linearised linearised; /* while its group is open */
+} fl_cell_work;
+
+typedef struct fl_cell_list {
+    const char *config, *out;
+    fl_experiment_list *experiments;
+    size_t count, groups;
+    fl_cell_work *cells;
+} fl_cell_list;
+
+/* The open group. */
+typedef struct fl_cell_group {
+    fl_workbench bench;
+    fl_text_source text;
+    fl_hash weights,
+        tokenizer; /* hash of the weights before any computing; tokenizer "" when none was needed */
+} fl_cell_group;
+
+/* config and out are borrowed. */
+fl_status fl_cell_list_load(const char *config, const char *const *overrides, size_t override_count,
+                            const char *out, fl_cell_list **list, fl_error *error);
+void fl_cell_list_destroy(fl_cell_list *list);
+
+/* Opens group `index`: model, text, hashes; then gives every cell of it its variant, run id and state. A
+ * failure concerns the whole group; fl_cell_group_fail records it. */
+fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error);
+void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group);
+
+void fl_cell_fail(fl_cell_work *cell, const fl_error *error);
+/* Marks the cells of a group that are still pending. */
+void fl_cell_group_fail(fl_cell_list *list, size_t index, const fl_error *error);
+size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state);
+
+/* "untrained", "calibrated" or "trained": how the cell's mechanism parameters came about. */
+const char *fl_cell_tier(const fl_cell_work *cell);
+
+/* Run-to-run comparisons: do two mechanisms keep the same tokens exactly? */
+bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b);
+
+#endif

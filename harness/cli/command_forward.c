@@ -1,0 +1,265 @@
+/* forward MODEL: one pass over one sequence, everything kept. */
+#include <stdio.h>
+#include <string.h>
+#include <cjson/cJSON.h>
+
+#include "harness/base/memory.h"
+#include "harness/cli/arguments.h"
+#include "harness/cli/build_info.h"
+#include "harness/cli/command.h"
+#include "harness/cli/linearised.h"
+#include "harness/cli/workbench.h"
+#include "harness/config/experiment.h"
+#include "harness/engine/session.h"
+#include "harness/measure/statistics.h"
+#include "harness/measure/text_source.h"
+#include "harness/model/json_text.h"
+#include "harness/store/run_file.h"
+
+typedef struct forward_request {
+    const char *model, *ids, *text, *config, *out;
+    size_t threads;
+} forward_request;
+
+/* What one pass leaves behind. */
+typedef struct forward_trace {
+    size_t tokens, layers, model_dim, vocabulary;
+    int32_t *ids;                              /* [T] */
+    float *hidden;                             /* [L+1][T][E] */
+    float *attention_input, *attention_output; /* [L][T][E] */
+    float *logits;                             /* [T][V] */
+    double *log_probabilities;                 /* [T-1] */
+} forward_trace;
+
+static void release_trace(forward_trace *trace) {
+    fl_memory_free(trace->ids);
+    fl_memory_free(trace->hidden);
+    fl_memory_free(trace->attention_input);
+    fl_memory_free(trace->attention_output);
+    fl_memory_free(trace->logits);
+    fl_memory_free(trace->log_probabilities);
+}
+
+static fl_status allocate_trace(forward_trace *trace, fl_error *error) {
+    size_t rows = trace->tokens * trace->model_dim, all = 0, logits = 0;
+    FL_TRY(fl_memory_multiply(rows, trace->layers + 1, &all, "hidden states", error));
+    FL_TRY(fl_memory_multiply(trace->tokens, trace->vocabulary, &logits, "logits", error));
+    FL_TRY(FL_ALLOCATE(&trace->hidden, all, error));
+    FL_TRY(FL_ALLOCATE(&trace->attention_input, all - rows, error));
+    FL_TRY(FL_ALLOCATE(&trace->attention_output, all - rows, error));
+    FL_TRY(FL_ALLOCATE(&trace->logits, logits, error));
+    return FL_ALLOCATE(&trace->log_probabilities, trace->tokens, error);
+}
+
+static fl_status keep_layer(void *context, const fl_layer_view *view, fl_error *error) {
+    (void)error;
+    forward_trace *trace = context;
+    size_t row = trace->model_dim, bytes = view->tokens * row * sizeof(float);
+    size_t at = (view->layer * trace->tokens + view->first_position) * row;
+    memcpy(trace->attention_input + at, view->attention_input, bytes);
+    memcpy(trace->attention_output + at, view->attention_output, bytes);
+    /* The last row of hidden states is the one after the final norm, as Hugging Face counts. */
+    if (view->layer + 1 < trace->layers)
+        memcpy(trace->hidden + at + trace->tokens * row, view->residual, bytes);
+    return FL_OK;
+}
+
+static fl_status compute_trace(const fl_workbench *bench, const fl_mechanism *mechanism, forward_trace *trace,
+                               fl_error *error) {
+    fl_session *session = NULL;
+    const fl_session_observer observer = {.layer = keep_layer, .context = trace};
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, allocate_trace(trace, error));
+    FL_TRY_DONE(status, fl_session_create(bench->network, mechanism, &session, error));
+    float *final = trace->hidden + trace->layers * trace->tokens * trace->model_dim;
+    FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, trace->hidden, final,
+                                           &observer, error));
+    fl_network_logits(bench->network, trace->tokens, final, trace->logits);
+    for (size_t t = 0; t + 1 < trace->tokens; t++) {
+        const float *row = trace->logits + t * trace->vocabulary;
+        double log_sum_exp = fl_logit_row_of(row, trace->vocabulary, NULL).log_sum_exp;
+        trace->log_probabilities[t] = (double)row[trace->ids[t + 1]] - log_sum_exp;
+    }
+done:
+    fl_session_destroy(session);
+    return status;
+}
+
+static fl_status write_ids(fl_run_file *file, const int32_t *ids, size_t count, fl_error *error) {
+    int64_t *wide = NULL;
+    FL_TRY(FL_ALLOCATE(&wide, count, error));
+    for (size_t i = 0; i < count; i++) wide[i] = ids[i];
+    fl_status status = fl_run_file_write_integers(file, "/ids", 1, &count, wide, "token",
+                                                  "token ids of the sequence", error);
+    fl_memory_free(wide);
+    return status;
+}
+
+static fl_status write_trace(fl_run_file *file, const forward_request *request, const forward_trace *trace,
+                             fl_error *error) {
+    size_t T = trace->tokens, L = trace->layers, E = trace->model_dim, V = trace->vocabulary;
+    size_t predictions = T - 1;
+    FL_TRY(fl_run_file_set_text(file, "/", "model", request->model, error));
+    FL_TRY(fl_run_file_set_text(file, "/", "revision", fl_build_revision(), error));
+    FL_TRY(write_ids(file, trace->ids, T, error));
+    FL_TRY(fl_run_file_write_floats(file, "/logits", 2, (size_t[]){T, V}, trace->logits, "nat",
+                                    "next-token logits [T][V]", error));
+    FL_TRY(fl_run_file_write_doubles(file, "/token_log_probabilities", 1, &predictions,
+                                     trace->log_probabilities, "nat",
+                                     "log probability of token t + 1 after tokens 0..t [T-1]", error));
+    FL_TRY(fl_run_file_write_floats(
+        file, "/hidden", 3, (size_t[]){L + 1, T, E}, trace->hidden, "1",
+        "residual stream [L+1][T][D]: 0 the embedding, l after layer l - 1, and the last "
+        "after the final norm (Hugging Face's hidden_states)",
+        error));
+    FL_TRY(fl_run_file_write_floats(file, "/attention_input", 3, (size_t[]){L, T, E}, trace->attention_input,
+                                    "1", "input of each attention block, after the input norm [L][T][D]",
+                                    error));
+    return fl_run_file_write_floats(
+        file, "/attention_output", 3, (size_t[]){L, T, E}, trace->attention_output, "1",
+        "output of each attention block, after the output projection and before the "
+        "residual is added [L][T][D]",
+        error);
+}
+
+/* [1, 2, 3] beside the usual [[1, 2, 3]]: *out stays empty when the file is not a flat list. */
+static fl_status read_flat_ids(const char *path, size_t vocabulary, int32_t **out, size_t *count,
+                               fl_error *error) {
+    cJSON *root = NULL;
+    FL_TRY(fl_json_read_file(path, &root, error));
+    fl_status status = FL_OK;
+    *count = 0;
+    if (cJSON_IsArray(root) && cJSON_IsNumber(root->child)) {
+        status = FL_ALLOCATE(out, (size_t)cJSON_GetArraySize(root), error);
+        for (const cJSON *item = root->child; status == FL_OK && item != NULL; item = item->next) {
+            size_t id = 0;
+            if (fl_json_size(item, &id) && id < vocabulary) {
+                (*out)[(*count)++] = (int32_t)id;
+            } else {
+                status = fl_error_set(error, FL_ERROR_FORMAT, "%s: entry %zu: not a token id from 0 to %zu",
+                                      path, *count, vocabulary - 1);
+            }
+        }
+    }
+    cJSON_Delete(root);
+    return status;
+}
+
+static fl_status load_ids(const forward_request *request, const fl_workbench *bench, forward_trace *trace,
+                          fl_error *error) {
+    size_t vocabulary = bench->model->config.vocabulary;
+    FL_TRY(read_flat_ids(request->ids, vocabulary, &trace->ids, &trace->tokens, error));
+    if (trace->tokens > 0) return FL_OK;
+    fl_text_source source;
+    FL_TRY(fl_text_source_from_ids(request->ids, vocabulary, 0, 0, &source, error));
+    fl_status status = FL_OK;
+    if (source.sequences.count == 1) {
+        trace->tokens = source.sequences.lengths[0];
+        trace->ids = source.sequences.ids[0];
+        source.sequences.ids[0] = NULL;
+    } else {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: holds %zu sequences; forward takes one",
+                              request->ids, source.sequences.count);
+    }
+    fl_text_source_release(&source);
+    return status;
+}
+
+static fl_status load_text(const forward_request *request, const fl_workbench *bench, forward_trace *trace,
+                           fl_error *error) {
+    fl_tokenizer *tokenizer = NULL;
+    fl_text_source source;
+    FL_TRY(fl_workbench_tokenizer(request->model, &tokenizer, error));
+    fl_status status = fl_text_source_from_text(request->text, tokenizer, bench->model->config.vocabulary, 0,
+                                                0, &source, error);
+    fl_tokenizer_close(tokenizer);
+    if (status != FL_OK) return status;
+    trace->tokens = source.sequences.lengths[0];
+    trace->ids = source.sequences.ids[0];
+    source.sequences.ids[0] = NULL;
+    fl_text_source_release(&source);
+    return FL_OK;
+}
+
+static fl_status load_variant(const forward_request *request, const fl_workbench *bench,
+                              const forward_trace *trace, fl_linearised *out, fl_error *error) {
+    fl_experiment_list *list = NULL;
+    FL_TRY(fl_experiment_load(request->config, NULL, 0, &list, error));
+    fl_status status = FL_OK;
+    if (list->count != 1) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: a sweep of %zu cells; forward takes one",
+                              request->config, list->count);
+    } else {
+        status = fl_linearised_bind(list->cells[0], bench, out, error);
+    }
+    if (status == FL_OK) {
+        int32_t *rows[] = {trace->ids};
+        size_t lengths[] = {trace->tokens};
+        const fl_sequences sequence = {.count = 1, .lengths = lengths, .ids = rows};
+        status = fl_linearised_equip(out, bench, &sequence, NULL, error);
+    }
+    fl_experiment_list_destroy(list);
+    return status;
+}
+
+static fl_status forward(const forward_request *request, fl_error *error) {
+    fl_workbench bench;
+    fl_linearised linearised = {0};
+    forward_trace trace = {0};
+    fl_run_file *file = NULL;
+    FL_TRY(fl_workbench_open(request->model, &bench, error));
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, request->ids != NULL ? load_ids(request, &bench, &trace, error)
+                                             : load_text(request, &bench, &trace, error));
+    FL_TRY_DONE(status, fl_workbench_prepare(&bench, request->threads, error));
+    if (request->config != NULL)
+        FL_TRY_DONE(status, load_variant(request, &bench, &trace, &linearised, error));
+    trace.layers = bench.model->config.layers;
+    trace.model_dim = bench.model->config.model_dim;
+    trace.vocabulary = bench.model->config.vocabulary;
+    /* Opened before the work, so that an output that cannot be written is known at once. */
+    FL_TRY_DONE(status, fl_run_file_create_at(request->out, &file, error));
+    FL_TRY_DONE(status, compute_trace(&bench, linearised.mechanism, &trace, error));
+    FL_TRY_DONE(status, write_trace(file, request, &trace, error));
+    status = fl_run_file_commit(file, error);
+    file = NULL;
+done:
+    fl_run_file_discard(file);
+    release_trace(&trace);
+    fl_linearised_release(&linearised);
+    fl_workbench_close(&bench);
+    return status;
+}
+
+static int run(const fl_command *command, int argc, char **argv) {
+    forward_request request = {0};
+    const fl_flag flags[] = {
+        {"--ids", "FILE.json", &request.ids, NULL, NULL, "the sequence: a list of token ids"},
+        {"--text", "FILE", &request.text, NULL, NULL, "the sequence: a text, tokenised whole"},
+        {"--config", "CONFIG", &request.config, NULL, NULL,
+         "linearise with this config's variant (one cell)"},
+        {"--out", "FILE.h5", &request.out, NULL, NULL, "where the result goes"},
+        {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
+    };
+    fl_positionals model;
+    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, 1, &model);
+    if (code >= 0) return code;
+    request.model = model.items[0];
+    if ((request.ids == NULL) == (request.text == NULL)) {
+        return fl_arguments_refuse(command, "exactly one of --ids and --text is needed");
+    }
+    if (request.out == NULL) return fl_arguments_refuse(command, "--out is needed");
+    fl_error error;
+    return forward(&request, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+}
+
+const fl_command fl_command_forward = {
+    .name = "forward",
+    .arguments = "MODEL --ids FILE.json | --text FILE [--config CONFIG] --out FILE.h5",
+    .summary = "one model pass over one sequence, everything kept in HDF5",
+    .help =
+        "Datasets: /ids [T], /logits [T][V], /token_log_probabilities [T-1], /hidden [L+1][T][D], "
+        "/attention_input and\n"
+        "/attention_output [L][T][D]. /hidden follows Hugging Face: its last row is after the final norm.",
+    .run = run,
+};

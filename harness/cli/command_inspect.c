@@ -1,0 +1,91 @@
+/* inspect FILE: what a checkpoint, a model folder or a run file holds. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+#include "harness/cli/arguments.h"
+#include "harness/cli/command.h"
+#include "harness/eval/text_file.h"
+#include "harness/model/describe.h"
+#include "harness/store/run_file.h"
+
+static void print_shape(size_t rank, const size_t *shape) {
+    for (size_t i = 0; i < rank; i++) printf("%s%zu", i > 0 ? " x " : "", shape[i]);
+    if (rank == 0) printf("scalar");
+}
+
+static fl_status print_dataset(void *context, const char *path, size_t rank, const size_t *shape,
+                               fl_error *error) {
+    (void)context, (void)error;
+    printf("  %-52s ", path);
+    print_shape(rank, shape);
+    printf("\n");
+    return FL_OK;
+}
+
+static void print_attribute(fl_run_reader *reader, const char *name) {
+    char *text = NULL;
+    if (fl_run_reader_attribute_text(reader, "/", name, &text, NULL) == FL_OK)
+        printf("%-12s %s\n", name, text);
+    fl_memory_free(text);
+}
+
+static fl_status print_text(fl_run_reader *reader, const char *path, fl_error *error) {
+    char *text = NULL;
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_text(reader, path, &text, error));
+    printf("\n%s\n%s", path, text);
+    fl_memory_free(text);
+    return FL_OK;
+}
+
+static fl_status inspect_run_file(const char *path, fl_error *error) {
+    static const char *const names[] = {"format", "version", "run_id", "label",
+                                        "status", "tier",    "model",  "revision"};
+    fl_run_reader *reader = NULL;
+    FL_TRY(fl_run_reader_open(path, &reader, error));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) print_attribute(reader, names[i]);
+    printf("\ndatasets\n");
+    fl_status status = fl_run_reader_visit(reader, print_dataset, NULL, error);
+    if (status == FL_OK) status = print_text(reader, "/config", error);
+    fl_run_reader_close(reader);
+    return status;
+}
+
+static fl_status inspect_checkpoint(const char *path, fl_error *error) {
+    char *text = NULL;
+    FL_TRY(fl_model_describe(path, &text, error));
+    fputs(text, stdout);
+    fl_memory_free(text);
+    return FL_OK;
+}
+
+static fl_status inspect(const char *path, fl_error *error) {
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
+    unsigned char start[8] = {0};
+    if (fl_path_is_folder(path)) return inspect_checkpoint(path, error);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+    size_t got = fread(start, 1, sizeof start, file);
+    fclose(file);
+    if (got == sizeof start && memcmp(start, signature, sizeof start) == 0)
+        return inspect_run_file(path, error);
+    return inspect_checkpoint(path, error);
+}
+
+static int run(const fl_command *command, int argc, char **argv) {
+    fl_positionals file;
+    int code = fl_arguments_parse(command, argc, argv, NULL, 0, 1, 1, &file);
+    if (code >= 0) return code;
+    fl_error error;
+    return inspect(file.items[0], &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+}
+
+const fl_command fl_command_inspect = {
+    .name = "inspect",
+    .arguments = "FILE",
+    .summary = "what a checkpoint, a model folder or a run file holds",
+    .help = NULL,
+    .run = run,
+};

@@ -1,0 +1,32 @@
+/* Evaluation: measures the pending cells of an open group and writes one run file each.
+ *
+ * Up to FL_EVALUATION_BATCH cells share a frozen pass, together with their baselines: the same cells with the
+ * linear part off, each distinct one measured once. The weights are hashed before and after; had they
+ * changed, nothing is written. When a batch fails as a whole its cells are tried one by one, so that one
+ * cell's trouble stays its own. */
+#ifndef FL_CLI_EVALUATION_H
+#define FL_CLI_EVALUATION_H
+
+#include "harness/base/progress.h"
+#include "harness/base/status.h"
+#include "harness/cli/cell_list.h"
+
+enum { FL_EVALUATION_BATCH = 16 };
+
+/* Told after every cell that was computed or failed. */
+typedef void (*fl_evaluation_listener)(void *context, const fl_cell_work *cell);
+
+typedef struct fl_evaluation_options {
+    size_t threads;
+    const fl_progress *progress;
+    int (*interrupts)(void); /* > 0: start no further batch */
+    fl_evaluation_listener listener;
+    void *context; /* of the listener */
+} fl_evaluation_options;
+
+/* FL_ERROR_CANCELLED when interrupted: what is still pending was not done. Other failures are the cells' own.
+ */
+fl_status fl_evaluation_run(fl_cell_list *list, size_t group_index, fl_cell_group *group,
+                            const fl_evaluation_options *options, fl_error *error);
+
+#endif

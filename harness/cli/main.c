@@ -1,0 +1,75 @@
+/* frostline COMMAND ...: the table of commands and nothing else. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/cli/build_info.h"
+#include "harness/cli/command.h"
+#include "harness/config/options.h"
+
+static const fl_command *const commands[] = {
+    &fl_command_run,      &fl_command_plan,    &fl_command_forward,
+    &fl_command_tokenize, &fl_command_inspect, &fl_command_variants,
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static void print_commands(FILE *stream) {
+    fprintf(stream, "usage: frostline COMMAND [ARGUMENT...]\n\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    fprintf(stream, "\nfrostline COMMAND --help says more. --version names this build.\n");
+}
+
+static const fl_command *find(const char *name) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    }
+    return NULL;
+}
+
+static int refuse(const char *name) {
+    const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i]->name;
+    const char *near = fl_suggest(name, names, COMMAND_COUNT);
+    fprintf(stderr, "frostline: unknown command \"%s\"", name);
+    if (near != NULL) fprintf(stderr, "; did you mean %s?", near);
+    fprintf(stderr, "\n");
+    print_commands(stderr);
+    return FL_EXIT_USAGE;
+}
+
+int fl_command_fail(const fl_command *command, const fl_error *error) {
+    fprintf(stderr, "frostline %s: %s\n", command->name, error->message);
+    return FL_EXIT_FAILURE;
+}
+
+/* Output that could not be written (a full disk, a closed pipe) is a failure, whatever the command thought.
+ */
+static int finish(int code) {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
+    fprintf(stderr, "frostline: standard output could not be written\n");
+    return code == FL_EXIT_OK ? FL_EXIT_FAILURE : code;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_commands(stderr);
+        return FL_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("frostline %s (%s, %s)\n", fl_build_revision(), fl_build_compiler(), fl_build_flags());
+        return finish(FL_EXIT_OK);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        if (argc > 2 && find(argv[2]) != NULL) {
+            char help[] = "--help";
+            char *asked[] = {argv[2], help, NULL};
+            return finish(find(argv[2])->run(find(argv[2]), 2, asked));
+        }
+        print_commands(stdout);
+        return finish(FL_EXIT_OK);
+    }
+    const fl_command *command = find(argv[1]);
+    if (command == NULL) return refuse(argv[1]);
+    return finish(command->run(command, argc - 1, argv + 1));
+}

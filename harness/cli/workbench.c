@@ -1,0 +1,48 @@
+#include "harness/cli/workbench.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/base/memory.h"
+#include "harness/measure/text_source.h"
+
+static size_t widen_budget(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) return SIZE_MAX;
+    return (size_t)pages / 2 * (size_t)page_bytes;
+}
+
+fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error *error) {
+    memset(out, 0, sizeof *out);
+    FL_TRY(fl_model_open(model_path, &out->model, error));
+    out->shape = fl_model_attention_shape(&out->model->config);
+    return FL_OK;
+}
+
+fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error) {
+    if (bench->network != NULL) return FL_OK;
+    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen_budget()};
+    FL_TRY(fl_compute_create_cpu(&options, &bench->compute, error));
+    fl_status status = fl_network_create(bench->model, bench->compute, &bench->network, error);
+    if (status != FL_OK) {
+        fl_compute_destroy(bench->compute);
+        bench->compute = NULL;
+    }
+    return status;
+}
+
+void fl_workbench_close(fl_workbench *bench) {
+    if (bench->network != NULL) fl_network_destroy(bench->network);
+    if (bench->compute != NULL) fl_compute_destroy(bench->compute);
+    if (bench->model != NULL) fl_model_close(bench->model);
+    memset(bench, 0, sizeof *bench);
+}
+
+fl_status fl_workbench_tokenizer(const char *model_path, fl_tokenizer **out, fl_error *error) {
+    char *path = NULL;
+    FL_TRY(fl_text_source_tokenizer_path(model_path, &path, error));
+    fl_status status = fl_tokenizer_open(path, out, error);
+    fl_memory_free(path);
+    return status;
+}

@@ -1,0 +1,527 @@
+/* The program itself, from outside: exit codes, messages, files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "attn_variants/attn_variant.h"
+#include "harness/base/hash.h"
+#include "harness/base/memory.h"
+#include "harness/model/checkpoint.h"
+#include "harness/store/run_file.h"
+#include "tests/support/compare.h"
+#include "tests/support/fixture.h"
+
+enum { TEXT_BYTES = 8192, PATH_BYTES = 1024 };
+
+static const char *folder; /* fresh for every test */
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = fl_temporary_directory();
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    fl_temporary_remove(folder);
+    return 0;
+}
+
+static const char *inside(const char *name) {
+    static char paths[8][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return path;
+}
+
+/* Runs "frostline <arguments>"; the output must be freed. */
+static int frostline(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int frostline(char **output, const char *format, ...) {
+    char arguments[TEXT_BYTES], command[TEXT_BYTES + PATH_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "%s %s", fl_program_path(), arguments);
+    return fl_run_command(command, output);
+}
+
+/* The command must exit with `code` and its output hold every text up to a NULL. */
+static void expect(int code, const char *arguments, ...) __attribute__((sentinel));
+static void expect(int code, const char *arguments, ...) {
+    char *output = NULL;
+    int got = frostline(&output, "%s", arguments);
+    va_list texts;
+    va_start(texts, arguments);
+    for (const char *text; (text = va_arg(texts, const char *)) != NULL;) {
+        if (strstr(output, text) == NULL)
+            fail_msg("`%s` does not say \"%s\" but:\n%s", arguments, text, output);
+    }
+    va_end(texts);
+    if (got != code) fail_msg("`%s` exits with %d, not %d:\n%s", arguments, got, code, output);
+    fl_memory_free(output);
+}
+
+static const char *model_folder(const char *test) {
+    const char *config = fl_fixture_or_pack("reference/llama_gqa/config.json");
+    if (config == NULL) fl_fixture_skip(test, "reference/llama_gqa");
+    static char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
+    return path;
+}
+
+static void write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void write_text(const char *path, const char *format, ...) {
+    char text[TEXT_BYTES];
+    va_list list;
+    va_start(list, format);
+    int bytes = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    fl_write_file(path, text, (size_t)bytes);
+}
+
+/* Two sequences of 40 and 24 ids below 320. */
+static void write_ids(const char *path) {
+    char text[TEXT_BYTES] = "[[1";
+    size_t used = strlen(text);
+    for (int i = 1; i < 40; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ", %d", (i * 37 + 5) % 320);
+    used += (size_t)snprintf(text + used, sizeof text - used, "], [1");
+    for (int i = 1; i < 24; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, ", %d", (i * 53 + 11) % 320);
+    snprintf(text + used, sizeof text - used, "]]");
+    fl_write_file(path, text, strlen(text));
+}
+
+/* A config with three rules over the tiny model; returns its path. */
+static const char *write_sweep(const char *model, const char *rules) {
+    write_ids(inside("ids.json"));
+    const char *path = inside("sweep.yaml");
+    write_text(path,
+               "name: tiny\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
+               "sweep:\n  grid:\n    variant.rule: [%s]\n",
+               model, inside("ids.json"), rules);
+    return path;
+}
+
+/* How many files of a folder end in `suffix`. */
+static size_t count_files(const char *path, const char *suffix) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) return 0;
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        size_t length = strlen(entry->d_name), tail = strlen(suffix);
+        count += length >= tail && strcmp(entry->d_name + length - tail, suffix) == 0;
+    }
+    closedir(directory);
+    return count;
+}
+
+static void assert_nothing_half_written(void) {
+    char *listing = NULL;
+    char command[PATH_BYTES + 64];
+    snprintf(command, sizeof command, "find %s -name '*.h5*' -o -name '*.part'", folder);
+    fl_run_command(command, &listing);
+    if (listing[0] != '\0') fail_msg("left behind: %s", listing);
+    fl_memory_free(listing);
+}
+
+/* The one run file of a sweep whose output has `label` and "done" in one line. */
+static const char *run_file_of(const char *output, const char *label) {
+    static char path[PATH_BYTES];
+    char wanted[PATH_BYTES];
+    snprintf(wanted, sizeof wanted, "done: %s (", label);
+    const char *line = strstr(output, wanted);
+    if (line == NULL) fail_msg("no \"%s\" in:\n%s", wanted, output);
+    line += strlen(wanted);
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(line, ")"), line);
+    return path;
+}
+
+static void test_usage_errors_exit_with_2(void **state) {
+    (void)state;
+    expect(2, "", "usage: frostline COMMAND", NULL);
+    expect(2, "rum", "unknown command \"rum\"", "did you mean run?", NULL);
+    expect(2, "run", "an argument is missing", "usage: frostline run CONFIG", NULL);
+    expect(2, "run a.yaml --treads 3", "unknown flag --treads; did you mean --threads?", NULL);
+    expect(2, "run a.yaml --threads many", "--threads needs a number, not \"many\"", NULL);
+    expect(2, "run a.yaml --out", "--out needs a value", NULL);
+    expect(2, "forward model --out x.h5", "exactly one of --ids and --text", NULL);
+    expect(2, "forward model --ids x.json", "--out is needed", NULL);
+    expect(2, "inspect a b", "one argument too many: \"b\"", NULL);
+}
+
+static void test_help_is_there_for_every_command(void **state) {
+    (void)state;
+    static const char *const names[] = {"run", "plan", "forward", "tokenize", "inspect", "variants"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char arguments[64], usage[64];
+        snprintf(arguments, sizeof arguments, "%s --help", names[i]);
+        snprintf(usage, sizeof usage, "usage: frostline %s", names[i]);
+        expect(0, arguments, usage, NULL);
+        expect(0, "--help", names[i], NULL);
+    }
+    expect(0, "--version", "frostline", "ffp-contract=off", NULL);
+}
+
+static void test_variants_lists_every_rule_and_suggests_near_names(void **state) {
+    (void)state;
+    for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
+        char arguments[64];
+        expect(0, "variants", fl_rule_registry[i]->name, fl_rule_registry[i]->summary, NULL);
+        snprintf(arguments, sizeof arguments, "variants %s", fl_rule_registry[i]->name);
+        expect(0, arguments, fl_rule_registry[i]->equation, fl_rule_registry[i]->source, NULL);
+    }
+    expect(1, "variants kdaa", "there is no rule \"kdaa\"; did you mean kda?", NULL);
+}
+
+static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    const char *config = write_sweep(model, "softmax, none, kda");
+    char *output = NULL, *again = NULL;
+    int code = frostline(&output, "run %s --out %s --threads 2", config, inside("out"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    assert_int_equal(count_files(inside("out"), ".h5"), 3);
+    assert_int_equal(count_files(inside("out"), ".part"), 0);
+    assert_non_null(strstr(output, "rule=kda"));
+    assert_non_null(strstr(output, "untrained"));
+    assert_non_null(strstr(output, "lin. off"));
+    assert_non_null(strstr(output, "table.csv"));
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s", run_file_of(output, "rule=kda"));
+    fl_hash before, after;
+    assert_int_equal(fl_hash_file(path, &before, NULL), FL_OK);
+    code = frostline(&again, "run %s --out %s --threads 2", config, inside("out"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, again);
+    assert_non_null(strstr(again, "0 cells to measure, 3 kept"));
+    assert_int_equal(fl_hash_file(path, &after, NULL), FL_OK);
+    assert_string_equal(before.text, after.text);
+    fl_memory_free(output);
+    fl_memory_free(again);
+}
+
+static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "softmax, none, kda");
+    char *output = NULL;
+    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 0);
+    fl_run_reader *reader = NULL;
+    double *nmse = NULL, *off = NULL, *none = NULL;
+    size_t rank = 0, shape[4];
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=softmax"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL),
+                     FL_OK);
+    assert_int_equal(shape[0], 3);
+    for (size_t l = 0; l < shape[0]; l++) assert_true(nmse[l] == 0.0);
+    fl_memory_free(nmse);
+    fl_run_reader_close(reader);
+
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=kda"), &reader, NULL), FL_OK);
+    static const char path[] = "/baseline/linear_off/errors/teacher_forced/nmse";
+    assert_int_equal(fl_run_reader_doubles(reader, path, &off, &rank, shape, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL),
+                     FL_OK);
+    fl_run_reader_close(reader);
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=none"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &none, &rank, shape, NULL),
+                     FL_OK);
+    fl_run_reader_close(reader);
+    for (size_t l = 0; l < shape[0]; l++) {
+        assert_true(off[l] == none[l]);
+        assert_true(nmse[l] > 0 && nmse[l] != none[l]);
+    }
+    fl_memory_free(nmse);
+    fl_memory_free(off);
+    fl_memory_free(none);
+    fl_memory_free(output);
+}
+
+static void test_plan_names_the_run_ids_that_run_then_writes(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "none, gla");
+    char *plan = NULL, *output = NULL;
+    assert_int_equal(frostline(&plan, "plan %s --out %s", config, inside("out")), 0);
+    assert_non_null(strstr(plan, "2 to do, 0 done"));
+    assert_int_equal(access(inside("out"), F_OK), -1);
+    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 0);
+    const char *file = strrchr(run_file_of(output, "rule=gla"), '/') + 1;
+    char id[16];
+    snprintf(id, sizeof id, "%.12s", file);
+    assert_non_null(strstr(plan, id));
+    fl_memory_free(plan);
+    assert_int_equal(frostline(&plan, "plan %s --out %s", config, inside("out")), 0);
+    assert_non_null(strstr(plan, "0 to do, 2 done"));
+    fl_memory_free(plan);
+    fl_memory_free(output);
+}
+
+static void test_overrides_beat_the_file_and_change_the_run_id(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "gla");
+    char *plain = NULL, *changed = NULL;
+    assert_int_equal(frostline(&plain, "plan %s", config), 0);
+    assert_int_equal(frostline(&changed, "plan %s variant.window=9", config), 0);
+    assert_string_not_equal(plain, changed);
+    fl_memory_free(plain);
+    fl_memory_free(changed);
+    char arguments[PATH_BYTES];
+    snprintf(arguments, sizeof arguments, "plan %s variant.windw=9", config);
+    expect(1, arguments, "windw", "command line", "window", NULL);
+}
+
+static void test_one_impossible_cell_does_not_stop_the_others(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "none, no_such_rule, kda");
+    char *output = NULL;
+    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 1);
+    assert_int_equal(count_files(inside("out"), ".h5"), 2);
+    assert_non_null(strstr(output, "1 of 3 cells failed"));
+    assert_non_null(strstr(output, "no_such_rule"));
+    assert_non_null(strstr(output, "sweep.yaml:"));
+    fl_memory_free(output);
+}
+
+static void test_malformed_configs_are_refused_by_line(void **state) {
+    (void)state;
+    char arguments[2 * PATH_BYTES];
+    snprintf(arguments, sizeof arguments, "run %s --out %s", inside("bad.yaml"), inside("out"));
+    write_text(inside("bad.yaml"), "name: x\nmodel: {path: [}\n");
+    expect(1, arguments, "bad.yaml:2", NULL);
+    write_text(inside("bad.yaml"), "name: x\nmodel: {path: m}\nvariantt: {rule: kda}\n");
+    expect(1, arguments, "bad.yaml:3", "variantt", "variant", NULL);
+    write_text(inside("bad.yaml"), "name: x\nname: y\n");
+    expect(1, arguments, "bad.yaml:2", "name", NULL);
+    unlink(inside("bad.yaml"));
+    expect(1, arguments, "bad.yaml", NULL);
+    assert_nothing_half_written();
+}
+
+static void test_missing_and_truncated_models_are_named(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    char arguments[2 * PATH_BYTES], path[PATH_BYTES], command[3 * PATH_BYTES];
+    const char *config = write_sweep(inside("nothing_there"), "kda");
+    snprintf(arguments, sizeof arguments, "run %s --out %s", config, inside("out"));
+    expect(1, arguments, "nothing_there", NULL);
+    snprintf(command, sizeof command,
+             "mkdir %s && cp %s/config.json %s && head -c 100000 %s/model.safetensors > %s/model.safetensors",
+             inside("cut"), model, inside("cut"), model, inside("cut"));
+    assert_int_equal(fl_run_command(command, NULL), 0);
+    snprintf(path, sizeof path, "%s", inside("cut"));
+    write_sweep(path, "kda");
+    expect(1, arguments, "cut/model.safetensors", NULL);
+    assert_nothing_half_written();
+}
+
+static void test_ids_outside_the_vocabulary_are_named(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    const char *config = write_sweep(model, "kda");
+    write_text(inside("ids.json"), "[[1, 2, 3], [4, 320]]");
+    char arguments[3 * PATH_BYTES];
+    snprintf(arguments, sizeof arguments, "run %s --out %s", config, inside("out"));
+    expect(1, arguments, "ids.json", "list 1, entry 1", NULL);
+    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s", model, inside("ids.json"),
+             inside("f.h5"));
+    expect(1, arguments, "ids.json", NULL);
+    assert_nothing_half_written();
+}
+
+static void test_output_that_cannot_be_written_is_named(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    const char *config = write_sweep(model, "kda");
+    write_text(inside("file"), "in the way\n");
+    char arguments[3 * PATH_BYTES];
+    snprintf(arguments, sizeof arguments, "run %s --out %s/out", config, inside("file"));
+    expect(1, arguments, "file", NULL);
+    write_text(inside("one.json"), "[5, 6, 7]");
+    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s/x.h5", model, inside("one.json"),
+             inside("file"));
+    expect(1, arguments, "/file", NULL);
+    assert_nothing_half_written();
+}
+
+static void compare_dataset(fl_run_reader *reader, const char *path, const double *reference, size_t count) {
+    double *data = NULL;
+    size_t rank = 0, shape[4], found = 1;
+    assert_int_equal(fl_run_reader_doubles(reader, path, &data, &rank, shape, NULL), FL_OK);
+    for (size_t i = 0; i < rank; i++) found *= shape[i];
+    assert_int_equal(found, count);
+    fl_difference difference = fl_compare_doubles(data, reference, count);
+    if (!(difference.largest <= 1e-4) || difference.not_finite > 0) {
+        fail_msg("%s differs by %g at %zu", path, difference.largest, difference.largest_at);
+    }
+    fl_memory_free(data);
+}
+
+/* Datasets [parts][T][E] against one tensor a part, of which the first sequence is meant. */
+static void compare_parts(fl_run_reader *reader, const fl_checkpoint *reference, const char *path,
+                          const char *format, size_t parts) {
+    double *all = NULL;
+    size_t each = 0;
+    for (size_t i = 0; i < parts; i++) {
+        char name[64];
+        size_t count = 0, shape[4];
+        snprintf(name, sizeof name,
+                 format[0] == 'h'   ? "hidden%zu"
+                 : format[0] == 'i' ? "layer%zu.attn_in"
+                                    : "layer%zu.attn_out",
+                 i);
+        double *part = fl_fixture_doubles(reference, name, &count, shape);
+        each = count / shape[0];
+        if (all == NULL) assert_int_equal(FL_ALLOCATE(&all, each * parts, NULL), FL_OK);
+        memcpy(all + i * each, part, each * sizeof part[0]);
+        fl_memory_free(part);
+    }
+    compare_dataset(reader, path, all, each * parts);
+    fl_memory_free(all);
+}
+
+static void test_forward_matches_the_reference_in_every_dataset(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    const char *reference_path = fl_fixture_or_pack("reference/llama_gqa/reference.safetensors");
+    if (reference_path == NULL) fl_fixture_skip(__func__, "reference/llama_gqa/reference.safetensors");
+    fl_checkpoint *reference = NULL;
+    assert_int_equal(fl_checkpoint_open(reference_path, &reference, NULL), FL_OK);
+    size_t count = 0, shape[4], used = 0;
+    fl_memory_free(fl_fixture_doubles(reference, "input_ids", &count, shape));
+    size_t sequences = shape[0], tokens = shape[1];
+    int32_t *ids = fl_fixture_integers(reference, "input_ids", &count);
+    char text[TEXT_BYTES];
+    for (size_t t = 0; t < tokens; t++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", t == 0 ? "[[" : ", ", (int)ids[t]);
+    snprintf(text + used, sizeof text - used, "]]");
+    fl_write_file(inside("ids.json"), text, strlen(text));
+    fl_memory_free(ids);
+    char *output = NULL;
+    int code = frostline(&output, "forward %s --ids %s --out %s", model, inside("ids.json"), inside("f.h5"));
+    if (code != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+
+    fl_run_reader *reader = NULL;
+    assert_int_equal(fl_run_reader_open(inside("f.h5"), &reader, NULL), FL_OK);
+    double *logits = fl_fixture_doubles(reference, "logits", &count, NULL);
+    compare_dataset(reader, "/logits", logits, count / sequences);
+    fl_memory_free(logits);
+    double *log_probabilities = fl_fixture_doubles(reference, "token_logprobs", &count, NULL);
+    compare_dataset(reader, "/token_log_probabilities", log_probabilities, count / sequences);
+    fl_memory_free(log_probabilities);
+    compare_parts(reader, reference, "/hidden", "hidden", 4);
+    compare_parts(reader, reference, "/attention_input", "input", 3);
+    compare_parts(reader, reference, "/attention_output", "output", 3);
+    fl_run_reader_close(reader);
+    fl_checkpoint_close(reference);
+}
+
+static void test_forward_with_a_wide_window_is_the_frozen_model(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_text(inside("one.json"), "[5, 6, 7, 8, 300, 9]");
+    write_text(inside("wide.yaml"), "name: wide\nvariant: {rule: kda, window: 64, sinks: 4}\n");
+    char *output = NULL;
+    int code = frostline(&output, "forward %s --ids %s --out %s", model, inside("one.json"), inside("a.h5"));
+    if (code != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+    code = frostline(&output, "forward %s --ids %s --config %s --out %s", model, inside("one.json"),
+                     inside("wide.yaml"), inside("b.h5"));
+    if (code != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+    fl_run_reader *a = NULL, *b = NULL;
+    double *x = NULL;
+    size_t rank = 0, shape[4];
+    assert_int_equal(fl_run_reader_open(inside("a.h5"), &a, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(inside("b.h5"), &b, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_doubles(a, "/logits", &x, &rank, shape, NULL), FL_OK);
+    assert_int_equal(shape[0], 6);
+    compare_dataset(b, "/logits", x, shape[0] * shape[1]);
+    fl_memory_free(x);
+    fl_run_reader_close(a);
+    fl_run_reader_close(b);
+}
+
+static void test_tokenize_gives_one_list_a_line(void **state) {
+    (void)state;
+    const char *model = fl_default_model_path();
+    if (model == NULL) fl_fixture_skip(__func__, "the default model");
+    write_text(inside("lines"), "\"a  1\"\n\"\"\n\"Hello\\n\\n1\"\n  \"\\u0020\"\r\n");
+    char *output = NULL;
+    assert_int_equal(frostline(&output, "tokenize %s --text %s", model, inside("lines")), 0);
+    assert_string_equal(output, "[81, 256, 33]\n[]\n[19556, 1116, 33]\n[216]\n");
+    fl_memory_free(output);
+    char arguments[2 * PATH_BYTES];
+    write_text(inside("lines"), "\"good\"\nbad\n");
+    snprintf(arguments, sizeof arguments, "tokenize %s --text %s", model, inside("lines"));
+    expect(1, arguments, "lines:2: column 1", NULL);
+    write_text(inside("lines"), "\"a\\qb\"\n");
+    expect(1, arguments, "lines:1: column 4", "escape", NULL);
+}
+
+static void test_inspect_describes_checkpoints_and_run_files(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    char arguments[2 * PATH_BYTES];
+    snprintf(arguments, sizeof arguments, "inspect %s/model.safetensors", model);
+    expect(0, arguments, "safetensors, 30 tensors", "llama, 3 layers, width 64", "F32", NULL);
+    write_text(inside("one.json"), "[5, 6, 7]");
+    assert_int_equal(
+        frostline(NULL, "forward %s --ids %s --out %s", model, inside("one.json"), inside("f.h5")), 0);
+    snprintf(arguments, sizeof arguments, "inspect %s", inside("f.h5"));
+    expect(0, arguments, "/logits", "3 x 320", NULL);
+    write_text(inside("neither"), "neither\n");
+    snprintf(arguments, sizeof arguments, "inspect %s", inside("neither"));
+    expect(1, arguments, "neither", NULL);
+}
+
+static void test_interrupted_run_leaves_no_half_file_and_resumes(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "none, gla, kgla, delta, kda");
+    char command[3 * PATH_BYTES];
+    /* Two interrupts at once: stop now. Whatever was reached, nothing half-written stays. */
+    snprintf(command, sizeof command,
+             "%s run %s --out %s & sleep 0.02; kill -INT $! 2>/dev/null; kill -INT $! 2>/dev/null; wait $!",
+             fl_program_path(), config, inside("out"));
+    fl_run_command(command, NULL);
+    assert_int_equal(count_files(inside("out"), ".part"), 0);
+    char *output = NULL;
+    int code = frostline(&output, "run %s --out %s", config, inside("out"));
+    if (code != 0) fail_msg("%s", output);
+    assert_int_equal(count_files(inside("out"), ".h5"), 5);
+    fl_memory_free(output);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_usage_errors_exit_with_2),
+        TEST(test_help_is_there_for_every_command),
+        TEST(test_variants_lists_every_rule_and_suggests_near_names),
+        TEST(test_sweep_measures_every_cell_and_keeps_them_the_second_time),
+        TEST(test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell),
+        TEST(test_plan_names_the_run_ids_that_run_then_writes),
+        TEST(test_overrides_beat_the_file_and_change_the_run_id),
+        TEST(test_one_impossible_cell_does_not_stop_the_others),
+        TEST(test_malformed_configs_are_refused_by_line),
+        TEST(test_missing_and_truncated_models_are_named),
+        TEST(test_ids_outside_the_vocabulary_are_named),
+        TEST(test_output_that_cannot_be_written_is_named),
+        TEST(test_forward_matches_the_reference_in_every_dataset),
+        TEST(test_forward_with_a_wide_window_is_the_frozen_model),
+        TEST(test_tokenize_gives_one_list_a_line),
+        TEST(test_inspect_describes_checkpoints_and_run_files),
+        TEST(test_interrupted_run_leaves_no_half_file_and_resumes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
