@@ -257,8 +257,7 @@ static fl_status keep_matching(path_list *list, const char *folder, fl_text_buff
         bool there = false;
         char *path = list->paths[i];
         const char *slash = strrchr(path, '/');
-        FL_TRY(
-            fl_text_buffer_add_all(known, error, i == 0 ? "" : ", ", slash == NULL ? path : slash + 1, NULL));
+        FL_TRY(FL_TEXT_ADD(known, error, i == 0 ? "" : ", ", slash == NULL ? path : slash + 1));
         known->bytes -= strlen(".json");
         FL_TRY(any_file_there(path, folder, &there, error));
         if (!there) continue;

@@ -40,7 +40,6 @@ static fl_status add_prompt(const fl_retrieval_request *request, const fl_tokeni
 fl_status fl_generation_build(const fl_task_config *config, const fl_tokenizer *tokenizer,
                               fl_task_requests *task, fl_error *error) {
     const char *prose = task->set.documents.count > 0 ? task->set.documents.items[0].piece[0] : NULL;
-    uint64_t sample = 0;
     for (size_t l = 0; l < config->lengths.count; l++) {
         if (config->lengths.values[l] > task->max_length) {
             return fl_error_set(error, FL_ERROR_ARGUMENT,
@@ -53,7 +52,7 @@ fl_status fl_generation_build(const fl_task_config *config, const fl_tokenizer *
                                                       .length = config->lengths.values[l],
                                                       .depth = depth_of(d, config->depths),
                                                       .seed = config->seed,
-                                                      .sample = sample++,
+                                                      .sample = task->item_count,
                                                       .prose = prose};
                 FL_TRY(add_prompt(&request, tokenizer, task, error));
             }

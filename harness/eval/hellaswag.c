@@ -35,7 +35,7 @@ fl_status fl_hellaswag_query(const char *activity_label, const char *first, cons
                              fl_text_buffer *out, fl_error *error) {
     fl_text_buffer text = {0};
     fl_status status;
-    FL_TRY_DONE(status, fl_text_buffer_add_all(&text, error, activity_label, ": ", first, " ", NULL));
+    FL_TRY_DONE(status, FL_TEXT_ADD(&text, error, activity_label, ": ", first, " "));
     FL_TRY_DONE(status, fl_python_capitalize(second, strlen(second), &text, error));
     status = fl_hellaswag_preprocess(text.text, text.bytes, out, error);
 done:

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 typedef struct fl_log_softmax_row {
-    double log_sum_exp; /* natural log; NaN when a logit is NaN or +infinity */
+    double log_sum_exp; /* natural log; not finite when a logit is NaN or +infinity */
     size_t best;        /* index of the largest logit, the lowest of equal ones; 0 when all are NaN */
 } fl_log_softmax_row;
 

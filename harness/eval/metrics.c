@@ -46,7 +46,7 @@ fl_status fl_metric_perplexity_stderr(const double *log_likelihoods, size_t coun
     double *values = NULL;
     FL_TRY(FL_ALLOCATE(&values, chunk * chunks, error));
     for (size_t c = 0; c < chunks; c++) {
-        fl_python_random random;
+        fl_python_random random = {0};
         fl_python_random_seed(&random, c);
         for (size_t i = 0; i < chunk; i++) {
             values[c * chunk + i] = resampled_perplexity(&random, log_likelihoods, count);

@@ -67,7 +67,7 @@ static fl_status add_lettered_choices(const fl_task_document *document, fl_text_
                                       fl_error *error) {
     for (size_t i = 0; i < document->choices; i++) {
         const char mark[] = {'\n', (char)('A' + (int)i), '.', ' ', '\0'};
-        FL_TRY(fl_text_buffer_add_all(out, error, mark, document->choice[i], NULL));
+        FL_TRY(FL_TEXT_ADD(out, error, mark, document->choice[i]));
     }
     return fl_text_buffer_add_string(out, "\nAnswer:", error);
 }
@@ -104,7 +104,7 @@ static fl_status stripped_question_text(const fl_task_document *document, size_t
 static fl_status question_text(const fl_task_document *document, size_t choice, fl_text_buffer *out,
                                fl_error *error) {
     (void)choice;
-    return fl_text_buffer_add_all(out, error, "Question: ", document->piece[0], "\nAnswer:", NULL);
+    return FL_TEXT_ADD(out, error, "Question: ", document->piece[0], "\nAnswer:");
 }
 
 static fl_status plain_text(const fl_task_document *document, size_t choice, fl_text_buffer *out,
@@ -116,7 +116,7 @@ static fl_status plain_text(const fl_task_document *document, size_t choice, fl_
 static fl_status truthfulqa_text(const fl_task_document *document, size_t choice, fl_text_buffer *out,
                                  fl_error *error) {
     (void)choice;
-    return fl_text_buffer_add_all(out, error, "Q: ", document->piece[0], "\nA:", NULL);
+    return FL_TEXT_ADD(out, error, "Q: ", document->piece[0], "\nA:");
 }
 
 static fl_status choice_answer(const fl_task_document *document, size_t choice, fl_text_buffer *out,
@@ -138,7 +138,7 @@ static fl_status winogrande_answer(const fl_task_document *document, size_t choi
 
 static fl_status lambada_answer(const fl_task_document *document, size_t choice, fl_text_buffer *out,
                                 fl_error *error) {
-    return fl_text_buffer_add_all(out, error, " ", document->choice[choice], NULL);
+    return FL_TEXT_ADD(out, error, " ", document->choice[choice]);
 }
 
 const fl_template fl_template_mmlu = {

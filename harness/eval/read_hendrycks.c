@@ -108,8 +108,7 @@ static fl_status read_file(const char *path, size_t subject, fl_task_data *set, 
 static fl_status read_split(const char *folder, const char *name, const char *split, size_t subject,
                             fl_task_data *set, fl_task_document_list *list, fl_error *error) {
     fl_text_buffer path = {0};
-    fl_status status =
-        fl_text_buffer_add_all(&path, error, folder, "/", split, "/", name, "_", split, ".csv", NULL);
+    fl_status status = FL_TEXT_ADD(&path, error, folder, "/", split, "/", name, "_", split, ".csv");
     if (status == FL_OK) status = read_file(path.text, subject, set, list, error);
     fl_text_buffer_release(&path);
     return status;

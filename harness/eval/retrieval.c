@@ -124,7 +124,7 @@ static fl_status add_prose(maker *make, size_t units, char needles[][LINE_BYTES]
     for (size_t i = 0; i <= units; i++) {
         for (size_t n = 0; n < count; n++) {
             if (place[n] != i) continue;
-            FL_TRY(fl_text_buffer_add_all(make->text, error, first ? "" : " ", needles[n], NULL));
+            FL_TRY(FL_TEXT_ADD(make->text, error, first ? "" : " ", needles[n]));
             first = false;
         }
         if (i == units) break;
@@ -201,7 +201,7 @@ static fl_status add_lines(maker *make, const needle_kind *kind, const needle_wo
         char other[LINE_BYTES], key[FL_RETRIEVAL_ANSWER_BYTES], value[FL_RETRIEVAL_ANSWER_BYTES];
         for (n = 0; n < kind->needles; n++) {
             if (place[n] != i) continue;
-            FL_TRY(fl_text_buffer_add_all(make->text, error, needles[n], i < units ? "\n" : "", NULL));
+            FL_TRY(FL_TEXT_ADD(make->text, error, needles[n], i < units ? "\n" : ""));
         }
         if (i == units) break;
         const char *line = filler;
@@ -214,7 +214,7 @@ static fl_status add_lines(maker *make, const needle_kind *kind, const needle_wo
         }
         bool last_line = i + 1 == units;
         for (n = 0; n < kind->needles; n++) last_line = last_line && place[n] != units;
-        FL_TRY(fl_text_buffer_add_all(make->text, error, line, last_line ? "" : "\n", NULL));
+        FL_TRY(FL_TEXT_ADD(make->text, error, line, last_line ? "" : "\n"));
     }
     return FL_OK;
 }
@@ -230,10 +230,9 @@ static fl_status add_question(maker *make, const needle_kind *kind, const needle
         const char *separator = k == 0 ? "" : k + 1 == kind->asked_keys ? ", and " : ", ";
         used += (size_t)snprintf(query + used, sizeof query - used, "%s%s", separator, words->key[k]);
     }
-    FL_TRY(fl_text_buffer_add_all(make->text, error, "\nWhat ", one ? "is" : "are all", " the special magic ",
-                                  type, " for ", query, " mentioned in the provided text? The special magic ",
-                                  type, " for ", query, " mentioned in the provided text ",
-                                  one ? "is" : "are", NULL));
+    FL_TRY(FL_TEXT_ADD(make->text, error, "\nWhat ", one ? "is" : "are all", " the special magic ", type,
+                       " for ", query, " mentioned in the provided text? The special magic ", type, " for ",
+                       query, " mentioned in the provided text ", one ? "is" : "are"));
     const size_t answers = kind->asked_keys * kind->values_per_key;
     for (size_t a = 0; a < answers; a++) set_answer(make->prompt, a, words->value[a]);
     make->prompt->new_tokens = 128;
@@ -261,10 +260,10 @@ static fl_status make_needles(maker *make, size_t units, fl_error *error) {
         const double depth = n == 0 ? make->request->depth : fl_random_uniform(&make->random);
         place[n] = (size_t)(depth * (double)units);
     }
-    FL_TRY(fl_text_buffer_add_all(
-        make->text, error, one ? "A" : "Some", " special magic ", type, one ? " is" : " are",
-        " hidden within the following text. Make sure to memorize it. I will quiz you about the ", type,
-        " afterwards.\n", NULL));
+    FL_TRY(
+        FL_TEXT_ADD(make->text, error, one ? "A" : "Some", " special magic ", type, one ? " is" : " are",
+                    " hidden within the following text. Make sure to memorize it. I will quiz you about the ",
+                    type, " afterwards.\n"));
     FL_TRY(kind->haystack == HAYSTACK_PROSE ? add_prose(make, units, needles, place, kind->needles, error)
                                             : add_lines(make, kind, &words, units, needles, place, error));
     return add_question(make, kind, &words, error);
@@ -289,19 +288,18 @@ static fl_status make_variables(maker *make, size_t units, fl_error *error) {
     for (size_t i = 0, next = 0; i < units || next <= HOPS; i++) {
         /* The chain in order, spread evenly over the lines. */
         while (next <= HOPS && next * units <= i * (HOPS + 1)) {
-            FL_TRY(fl_text_buffer_add_all(make->text, error, "VAR ", names[next], " = ",
-                                          next == 0 ? "" : "VAR ", next == 0 ? value : names[next - 1], "\n",
-                                          NULL));
+            FL_TRY(FL_TEXT_ADD(make->text, error, "VAR ", names[next], " = ", next == 0 ? "" : "VAR ",
+                               next == 0 ? value : names[next - 1], "\n"));
             next++;
         }
-        if (i < units) FL_TRY(fl_text_buffer_add_all(make->text, error, filler, "\n", NULL));
+        if (i < units) FL_TRY(FL_TEXT_ADD(make->text, error, filler, "\n"));
     }
     make->prompt->new_tokens = 30;
-    return fl_text_buffer_add_all(
+    return FL_TEXT_ADD(
         make->text, error, "Question: Find all variables that are assigned the value ", value,
         " in the text above. Answer: According to the chain(s) of variable assignment in the text "
         "above, 5 variables are assigned the value ",
-        value, ", they are:", NULL);
+        value, ", they are:");
 }
 
 static void shuffle(fl_random *random, size_t *values, size_t count) {
@@ -379,7 +377,7 @@ static fl_status make_frequent_words(maker *make, size_t units, fl_error *error)
                                                  "appeared coded words.",
                                                  error);
     for (size_t i = 0; status == FL_OK && i < count; i++) {
-        status = fl_text_buffer_add_all(make->text, error, " ", words[list[i]], NULL);
+        status = FL_TEXT_ADD(make->text, error, " ", words[list[i]]);
     }
     fl_memory_free(list);
     FL_TRY(status);

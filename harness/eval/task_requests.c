@@ -294,7 +294,9 @@ static fl_status add_text_windows(build_work *work, const int32_t *ids, size_t c
     if (options->rule == FL_WINDOWS_ROLLING || options->bos) FL_TRY(prefix_token(work, &prefix, error));
     FL_TRY(fl_windows_make(options, count, &made, &windows, error));
     fl_status status = FL_OK;
-    for (size_t i = 0; status == FL_OK && i < windows; i++) {
+    size_t first, end;
+    selected_range(work->config, windows, &first, &end);
+    for (size_t i = first; status == FL_OK && i < end; i++) {
         const fl_task_item item = {.document = i, .gold = FL_GOLD_MISSING, .depth = (double)NAN};
         status = fl_task_requests_add_item(work->task, &item, error);
         if (status == FL_OK) status = add_window(work, &made[i], ids, prefix, error);
@@ -316,8 +318,7 @@ static fl_status add_text(build_work *work, fl_error *error) {
     const fl_window_options options = {.rule = (fl_windows_rule)config->window_rule,
                                        .length = config->window,
                                        .stride = config->stride,
-                                       .bos = fl_tokenizer_adds_bos(work->tokenizer),
-                                       .most = config->limit >= 1 ? (size_t)config->limit : 0};
+                                       .bos = fl_tokenizer_adds_bos(work->tokenizer)};
     if (options.length > work->task->max_length) {
         return fl_error_set(error, FL_ERROR_ARGUMENT,
                             "a window of %zu tokens is more than the %zu the model reads", options.length,

@@ -1,6 +1,5 @@
 #include "harness/eval/text_buffer.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -27,16 +26,10 @@ fl_status fl_text_buffer_add_string(fl_text_buffer *buffer, const char *text, fl
     return fl_text_buffer_add(buffer, text, strlen(text), error);
 }
 
-fl_status fl_text_buffer_add_all(fl_text_buffer *buffer, fl_error *error, ...) {
-    va_list strings;
-    va_start(strings, error);
-    fl_status status = FL_OK;
-    const char *text;
-    while (status == FL_OK && (text = va_arg(strings, const char *)) != NULL) {
-        status = fl_text_buffer_add_string(buffer, text, error);
-    }
-    va_end(strings);
-    return status;
+fl_status fl_text_buffer_add_strings(fl_text_buffer *buffer, fl_error *error, size_t count,
+                                     const char *const *strings) {
+    for (size_t i = 0; i < count; i++) FL_TRY(fl_text_buffer_add_string(buffer, strings[i], error));
+    return FL_OK;
 }
 
 void fl_text_buffer_clear(fl_text_buffer *buffer) {

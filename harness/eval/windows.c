@@ -58,8 +58,7 @@ fl_status fl_windows_make(const fl_window_options *options, size_t tokens, fl_wi
     FL_TRY(FL_ALLOCATE(&made, tokens / step + 2, error));
     *count = 0;
     if (tokens >= 2 || options->rule == FL_WINDOWS_ROLLING) {
-        while ((options->most == 0 || *count < options->most) &&
-               rules[options->rule](options, tokens, *count == 0 ? NULL : &made[*count - 1], &made[*count])) {
+        while (rules[options->rule](options, tokens, *count == 0 ? NULL : &made[*count - 1], &made[*count])) {
             ++*count;
         }
     }

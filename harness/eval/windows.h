@@ -37,7 +37,6 @@ typedef struct fl_window_options {
     size_t length; /* L or n, at least 2 */
     size_t stride; /* strided: 1 .. length */
     bool bos;      /* llama_cpp: the tokenizer adds a BOS */
-    size_t most;   /* at most so many windows; 0 = all */
 } fl_window_options;
 
 /* *windows [*count] (fl_memory block), in order; none for an empty text. */

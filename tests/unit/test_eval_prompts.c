@@ -299,6 +299,34 @@ static void test_faults_in_task_files_name_file_and_line(void **state) {
                  "b.jsonl:1: \"choices\" has fewer than two choices");
 }
 
+static void test_readers_survive_every_failed_allocation(void **state) {
+    const folder *in = *state;
+    write_mmlu(in);
+    char mmlu[512], rows[512];
+    snprintf(mmlu, sizeof mmlu, "%s/mmlu", in->path);
+    snprintf(
+        rows, sizeof rows, "%s",
+        written(in, "rows.jsonl", "{\"question\": \"q\", \"choices\": [\"a\", \"b\"], \"answer\": 0}\n"));
+    const struct {
+        fl_reader read;
+        fl_reader_request request;
+    } cases[] = {{fl_read_hendrycks, {.path = mmlu, .split = "test", .needs_shots = true}},
+                 {fl_read_choices, {.path = rows}}};
+    for (size_t c = 0; c < 2; c++) {
+        fl_status status = FL_ERROR_MEMORY;
+        for (size_t n = 1; status != FL_OK; n++) {
+            assert_true(n < 1000);
+            fl_task_data data = {0};
+            fl_memory_fail_at(n);
+            status = cases[c].read(&cases[c].request, &data, NULL);
+            if (status == FL_OK) status = fl_task_data_finish(&data, NULL);
+            fl_memory_fail_at(0);
+            assert_true(status == FL_OK || status == FL_ERROR_MEMORY);
+            fl_task_data_release(&data);
+        }
+    }
+}
+
 static void test_wikitext_pages_and_detokeniser(void **state) {
     (void)state;
     static const char text[] =
@@ -420,6 +448,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_truthfulqa_from_lists_and_from_the_question_file, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_faults_in_task_files_name_file_and_line, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_readers_survive_every_failed_allocation, make_folder,
                                         remove_folder),
         cmocka_unit_test(test_wikitext_pages_and_detokeniser),
         cmocka_unit_test_setup_teardown(test_sampled_shots_leave_the_asked_document_out_and_advance,

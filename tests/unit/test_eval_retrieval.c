@@ -253,6 +253,31 @@ static void test_recall_is_scored_for_several_variants_at_once(void **state) {
     fl_test_network_close(&network);
 }
 
+static void test_a_task_survives_every_failed_allocation(void **state) {
+    (void)state;
+    fl_test_network network = fl_test_network_open(fl_fixture_path("reference/llama_gqa"), 1);
+    fl_test_mechanism kda = fl_test_mechanism_create(&network, "rule: kda\nwindow: 4\n");
+    fl_task_config config = recall_config("mqar");
+    config.lengths.count = 1;
+    config.lengths.values[0] = 24;
+    config.samples = 1;
+    const fl_mechanism *mechanism = kda.mechanism;
+    fl_status status = FL_ERROR_MEMORY;
+    for (size_t n = 1; status != FL_OK; n++) {
+        assert_true(n < 5000);
+        fl_task_result result;
+        fl_memory_fail_at(n);
+        status = fl_task_run(network.network, NULL, &mechanism, 1, &config, NULL, &result, NULL);
+        fl_memory_fail_at(0);
+        assert_true(status == FL_OK || status == FL_ERROR_MEMORY);
+        assert_true(status == FL_OK || result.document == NULL);
+        fl_task_result_release(&result);
+    }
+    fl_task_config_clear(&config);
+    fl_test_mechanism_destroy(&kda);
+    fl_test_network_close(&network);
+}
+
 static void test_greedy_generation_continues_with_the_argmax(void **state) {
     (void)state;
     fl_test_network network = fl_test_network_open(fl_fixture_path("reference/llama_gqa"), 1);
@@ -300,6 +325,7 @@ int main(void) {
         cmocka_unit_test(test_recall_asks_every_key_and_offers_every_value),
         cmocka_unit_test(test_mqar_repeats_each_key_behind_the_pairs),
         cmocka_unit_test(test_recall_is_scored_for_several_variants_at_once),
+        cmocka_unit_test(test_a_task_survives_every_failed_allocation),
         cmocka_unit_test(test_greedy_generation_continues_with_the_argmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -333,8 +333,8 @@ static void test_windows_of_every_definition(void **state) {
     assert_windows(&rolling, 9, 3, (const size_t[][3]){{0, 0, 4}, {3, 4, 8}, {4, 8, 9}});
     assert_windows(&rolling, 3, 1, (const size_t[][3]){{0, 0, 3}});
     assert_windows(&rolling, 0, 0, NULL);
-    const fl_window_options llama = {.rule = FL_WINDOWS_LLAMA_CPP, .length = 8, .most = 2};
-    assert_windows(&llama, 30, 2, (const size_t[][3]){{0, 5, 8}, {8, 13, 16}});
+    const fl_window_options llama = {.rule = FL_WINDOWS_LLAMA_CPP, .length = 8};
+    assert_windows(&llama, 23, 2, (const size_t[][3]){{0, 5, 8}, {8, 13, 16}});
     const fl_window_options chunks = {.rule = FL_WINDOWS_CHUNKS, .length = 8};
     assert_windows(&chunks, 17, 2, (const size_t[][3]){{0, 1, 8}, {8, 9, 16}});
     const fl_window_options strided = {.rule = FL_WINDOWS_STRIDED, .length = 8, .stride = 3};
