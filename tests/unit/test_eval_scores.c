@@ -73,8 +73,20 @@ static double number_of(const cJSON *object, const char *name) {
 
 typedef struct comparison {
     size_t items, flipped;
-    double worst;
+    double worst, worst_per_token;
 } comparison;
+
+/* lm-evaluation-harness takes the log-softmax of float32 logits in float32, which shifts each token by
+ * about 1.6e-5 (against perplexity.json, which takes it in float64 as we do, a token is within 1e-6): 1e-3 a
+ * choice, more where it is long. */
+static void compare_value(double ours, double theirs, int64_t tokens, comparison *out) {
+    const double difference = fabs(ours - theirs);
+    out->worst = fmax(out->worst, difference);
+    out->worst_per_token = fmax(out->worst_per_token, difference / (double)tokens);
+    if (difference > fmax(1e-3, 2.5e-5 * (double)tokens)) {
+        fail_msg("log-likelihood %.6f, reference %.6f (%ld tokens)", ours, theirs, (long)tokens);
+    }
+}
 
 /* The reference row of an item: rows are subject after subject, `limit` each. */
 static void compare_item(const fl_task_result *result, size_t item, const cJSON *row, comparison *out) {
@@ -82,13 +94,13 @@ static void compare_item(const fl_task_result *result, size_t item, const cJSON 
     assert_int_equal(result->document[item], (int64_t)number_of(row, "doc"));
     out->items++;
     if (requests == NULL) {
-        out->worst = fmax(out->worst, fabs(result->log_likelihood[item] - number_of(row, "ll")));
+        compare_value(result->log_likelihood[item], number_of(row, "ll"), result->choice_tokens[item], out);
         return;
     }
     size_t choice = 0;
     for (const cJSON *request = requests->child; request != NULL; request = request->next, choice++) {
-        const double ours = result->log_likelihood[item * result->choices + choice];
-        out->worst = fmax(out->worst, fabs(ours - number_of(request, "ll")));
+        const size_t at = item * result->choices + choice;
+        compare_value(result->log_likelihood[at], number_of(request, "ll"), result->choice_tokens[at], out);
     }
     if (result->prediction != NULL)
         out->flipped += result->prediction[item] != (int64_t)number_of(row, "pred_acc");
@@ -157,10 +169,11 @@ static comparison compare_task(const opened_model *model, const fl_reference_tas
         }
         compare_item(&result, i, rows->rows[row++].object, &out);
     }
-    print_message("%s: %zu items, worst log-likelihood difference %.2e, predictions differing %zu, tokens "
+    print_message("%s: %zu items, worst log-likelihood difference %.2e (%.1e a token), predictions differing "
+                  "%zu, tokens "
                   "%zu of %zu, %.1f s\n",
-                  reference->items, out.items, out.worst, out.flipped, result.counts.computed_tokens,
-                  result.counts.asked_tokens, result.counts.seconds);
+                  reference->items, out.items, out.worst, out.worst_per_token, out.flipped,
+                  result.counts.computed_tokens, result.counts.asked_tokens, result.counts.seconds);
     if (complete) compare_metrics(reference, &result);
     fl_json_rows_destroy(rows);
     fl_task_result_release(&result);
@@ -182,8 +195,6 @@ static void test_log_likelihoods_are_those_of_lm_evaluation_harness(void **state
                                                  : mmlu     ? 2
                                                             : 5,
                                                  mmlu && !full_run() ? "anatomy" : NULL, __func__);
-        /* Float32 itself is within about 1e-3 for a choice; a page sums thousands of tokens. */
-        assert_true(compared.worst < (pages ? 5e-2 : 1e-3));
         assert_true(compared.flipped <= (full_run() ? 1 : 0));
     }
 }
