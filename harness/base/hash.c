@@ -1,8 +1,11 @@
 #include "harness/base/hash.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "harness/base/memory.h"
@@ -18,7 +21,9 @@ static fl_hash hash_text(XXH128_hash_t value) {
     return hash;
 }
 
-fl_hash fl_hash_bytes(const void *data, size_t bytes) { return hash_text(XXH3_128bits(data, bytes)); }
+fl_hash fl_hash_bytes(const void *data, size_t bytes) {
+    return hash_text(XXH3_128bits(data, bytes));
+}
 
 fl_status fl_hash_stream_create(fl_hash_stream **out, fl_error *error) {
     *out = NULL;
@@ -38,7 +43,9 @@ void fl_hash_stream_add(fl_hash_stream *stream, const void *data, size_t bytes) 
     XXH3_128bits_update(stream->state, data, bytes);
 }
 
-fl_hash fl_hash_stream_value(const fl_hash_stream *stream) { return hash_text(XXH3_128bits_digest(stream->state)); }
+fl_hash fl_hash_stream_value(const fl_hash_stream *stream) {
+    return hash_text(XXH3_128bits_digest(stream->state));
+}
 
 void fl_hash_stream_destroy(fl_hash_stream *stream) {
     if (stream == NULL) return;
@@ -70,4 +77,54 @@ done:
     fl_hash_stream_destroy(stream);
     fclose(file);
     return status;
+}
+
+enum { PATH_BYTES = 4096 };
+
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* `prefix`: how many bytes of the path are the root's. */
+static fl_status add_path(fl_hash_stream *stream, const char *path, size_t prefix, size_t depth,
+                          fl_error *error) {
+    struct stat status;
+    if (stat(path, &status) != 0) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(status.st_mode)) {
+        fl_hash hash;
+        FL_TRY(fl_hash_file(path, &hash, error));
+        fl_hash_stream_add(stream, path + prefix, strlen(path + prefix) + 1);
+        fl_hash_stream_add(stream, hash.text, sizeof hash.text);
+        return FL_OK;
+    }
+    if (depth == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: folders are nested too deeply", path);
+    struct dirent **entries = NULL;
+    int count = scandir(path, &entries, is_visible, by_bytes);
+    if (count < 0) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+    fl_status result = FL_OK;
+    for (int i = 0; i < count; i++) {
+        char below[PATH_BYTES];
+        int length = snprintf(below, sizeof below, "%s/%s", path, entries[i]->d_name);
+        free(entries[i]);
+        if (result != FL_OK) continue;
+        result = length < PATH_BYTES ? add_path(stream, below, prefix, depth - 1, error)
+                                     : fl_error_set(error, FL_ERROR_ARGUMENT, "%s: path too long", path);
+    }
+    free(entries);
+    return result;
+}
+
+fl_status fl_hash_path(const char *path, fl_hash *out, fl_error *error) {
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISDIR(status.st_mode)) return fl_hash_file(path, out, error);
+    fl_hash_stream *stream = NULL;
+    FL_TRY(fl_hash_stream_create(&stream, error));
+    fl_status result = add_path(stream, path, strlen(path), FL_HASH_FOLDER_DEPTH, error);
+    if (result == FL_OK) *out = fl_hash_stream_value(stream);
+    fl_hash_stream_destroy(stream);
+    return result;
 }

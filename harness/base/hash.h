@@ -26,4 +26,9 @@ void fl_hash_stream_destroy(fl_hash_stream *stream);
 /* Hash of a whole file's bytes. */
 fl_status fl_hash_file(const char *path, fl_hash *out, fl_error *error);
 
+/* The same of a file, or of a folder: the relative names and contents of all regular files below it, in name order. Hidden
+ * files are passed over. At most FL_HASH_FOLDER_DEPTH folders deep. */
+enum { FL_HASH_FOLDER_DEPTH = 8 };
+fl_status fl_hash_path(const char *path, fl_hash *out, fl_error *error);
+
 #endif

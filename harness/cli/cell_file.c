@@ -1,21 +1,27 @@
 #include "harness/cli/cell_file.h"
 
-#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 
+#include "harness/base/memory.h"
 #include "harness/cli/build_info.h"
 #include "harness/store/provenance.h"
 #include "harness/store/run_file.h"
 #include "harness/store/run_record.h"
+#include "harness/store/task_record.h"
 
-#define BASELINE "/baseline/linear_off/"
+enum { PATH_BYTES = 256 };
+
+static bool has_diverged(const fl_cell_file *content) {
+    return content->cell->history.diverged || (content->result != NULL && content->result->diverged);
+}
 
 static fl_status write_header(fl_run_file *file, const fl_cell_file *content, fl_error *error) {
     const fl_cell_work *cell = content->cell;
     const fl_run_header header = {.run_id = cell->run_id,
                                   .name = cell->experiment->name,
                                   .cell = cell->experiment->cell_label,
-                                  .status = content->result->diverged ? "diverged" : "complete",
+                                  .status = has_diverged(content) ? "diverged" : "complete",
                                   .tier = fl_cell_tier(cell)};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_file_set_text(file, "/", "label", cell->label, error));
@@ -27,39 +33,140 @@ static fl_status write_single(fl_run_file *file, const char *path, double value,
     return fl_run_file_write_doubles(file, path, 0, NULL, &value, units, description, error);
 }
 
-/* What a table or a picture needs of the baseline; all of it is in the run file of the `none` cell, where
- * there is one. */
-static fl_status write_baseline(fl_run_file *file, const fl_text_result *off, fl_error *error) {
-    if (off == NULL) return FL_OK;
-    size_t layers = off->layers, positions = off->positions;
-    FL_TRY(fl_run_file_write_doubles(file, BASELINE "errors/teacher_forced/nmse", 1, &layers, off->nmse, "1",
-                                     "nMSE [L] of the same variant with its linear part off", error));
-    FL_TRY(fl_run_file_write_doubles(file, BASELINE "errors/teacher_forced/position_nmse", 2,
-                                     (size_t[]){layers, positions}, off->position_nmse, "1",
-                                     "the same by position [L][P]", error));
-    FL_TRY(fl_run_file_write_doubles(file, BASELINE "errors/propagated/attention_nmse", 1, &layers,
-                                     off->attention_nmse, "1", "end to end against the full model [L]",
-                                     error));
-    FL_TRY(write_single(file, BASELINE "memory/exact_bytes", (double)off->exact_bytes, "B",
-                        "keys and values held exactly, per sequence", error));
-    if (off->position_kl == NULL) return FL_OK;
-    FL_TRY(write_single(file, BASELINE "language_model/perplexity", off->perplexity, "1",
-                        "exp(cross_entropy)", error));
-    FL_TRY(write_single(file, BASELINE "language_model/cross_entropy", off->cross_entropy, "nat",
-                        "next token, whole evaluation text", error));
-    FL_TRY(write_single(file, BASELINE "language_model/kl", off->kl, "nat", "KL(full || linear part off)",
-                        error));
-    return write_single(file, BASELINE "language_model/agreement", off->agreement, "1",
-                        "share of tokens with the full model's first choice", error);
+/* The same run without a part: what a table or a picture needs of it, under `root`. */
+static fl_status write_comparison(fl_run_file *file, const char *root, const fl_text_result *result,
+                                  fl_error *error) {
+    if (result == NULL) return FL_OK;
+    const struct {
+        const char *name, *units, *description;
+        size_t rank;
+        const double *data;
+    } rows[] = {
+        {"errors/teacher_forced/nmse", "1", "nMSE [L]", 1, result->nmse},
+        {"errors/teacher_forced/position_nmse", "1", "nMSE by position [L][P]", 2, result->position_nmse},
+        {"errors/propagated/attention_nmse", "1", "end to end against the full model [L]", 1,
+         result->attention_nmse},
+        {"language_model/perplexity", "1", "exp(cross_entropy)", 0, &result->perplexity},
+        {"language_model/cross_entropy", "nat", "next token, whole evaluation text", 0,
+         &result->cross_entropy},
+        {"language_model/kl", "nat", "KL(full || this)", 0, &result->kl},
+        {"language_model/agreement", "1", "share of tokens with the full model's first choice", 0,
+         &result->agreement},
+    };
+    const size_t shape[] = {result->layers, result->positions};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[PATH_BYTES];
+        if (rows[i].rank == 0 && result->position_kl == NULL) continue;
+        snprintf(path, sizeof path, "%s/%s", root, rows[i].name);
+        FL_TRY(fl_run_file_write_doubles(file, path, rows[i].rank, shape, rows[i].data, rows[i].units,
+                                         rows[i].description, error));
+    }
+    char path[PATH_BYTES];
+    const double exact_bytes = (double)result->exact_bytes;
+    snprintf(path, sizeof path, "%s/memory/exact_bytes", root);
+    return write_single(file, path, exact_bytes, "B", "keys and values held exactly, per sequence", error);
+}
+
+static fl_status write_comparisons(fl_run_file *file, const fl_cell_file *content, fl_error *error) {
+    FL_TRY(write_comparison(file, "/baseline/linear_off", content->linear_off, error));
+    for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) {
+        char root[PATH_BYTES];
+        snprintf(root, sizeof root, "/ablation/%s_off", fl_branch_names[branch]);
+        FL_TRY(write_comparison(file, root, content->ablations[branch], error));
+    }
+    return FL_OK;
+}
+
+/* Metrics of another variant on the same items, and how this one differs from it. */
+static fl_status write_task_baseline(fl_run_file *file, const char *root, const fl_task_result *own,
+                                     const fl_task_result *other, fl_error *error) {
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/baseline/%s/tasks/%s", root, own->label);
+    for (size_t m = 0; m < other->metric_count; m++) {
+        FL_TRY(fl_run_file_set_number(file, path, other->metrics[m].name, other->metrics[m].value, error));
+    }
+    fl_paired_comparison paired;
+    if (own->correct == NULL || fl_task_compare(own, other, &paired, NULL) != FL_OK) return FL_OK;
+    const struct {
+        const char *name;
+        double value;
+    } attributes[] = {{"difference", paired.difference},
+                      {"difference_stderr", paired.difference_stderr},
+                      {"only_this_right", (double)paired.only_first},
+                      {"only_baseline_right", (double)paired.only_second},
+                      {"mcnemar_exact_p", paired.exact_p}};
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        FL_TRY(fl_run_file_set_number(file, path, attributes[i].name, attributes[i].value, error));
+    }
+    return FL_OK;
+}
+
+static fl_status write_tasks(fl_run_file *file, const fl_cell_file *content, fl_error *error) {
+    for (size_t t = 0; content->tasks != NULL && t < content->tasks->tasks; t++) {
+        const fl_task_result *own = fl_task_table_at(content->tasks, t, content->task_row);
+        FL_TRY(fl_task_record_write(file, own, error));
+        FL_TRY(write_task_baseline(file, "full", own, fl_task_table_at(content->tasks, t, 0), error));
+        if (content->linear_off_row == SIZE_MAX) continue;
+        const fl_task_result *off = fl_task_table_at(content->tasks, t, content->linear_off_row);
+        FL_TRY(write_task_baseline(file, "linear_off", own, off, error));
+    }
+    return FL_OK;
+}
+
+static fl_status write_training(fl_run_file *file, const fl_cell_work *cell, fl_error *error) {
+    const fl_training_history *history = &cell->history;
+    if (!cell->parts.has_train) return FL_OK;
+    FL_TRY(fl_task_record_write_training(file, history->steps, history->loss, history->gradient_norm,
+                                         history->learning_rate, error));
+    if (history->evaluations > 0) {
+        int64_t *steps = NULL;
+        FL_TRY(FL_ALLOCATE(&steps, history->evaluations, error));
+        for (size_t i = 0; i < history->evaluations; i++) steps[i] = (int64_t)history->evaluation_step[i];
+        fl_status status =
+            fl_run_file_write_integers(file, "/training/evaluation_step", 1, &history->evaluations, steps,
+                                       "1", "steps taken before the evaluation", error);
+        fl_memory_free(steps);
+        FL_TRY(status);
+        FL_TRY(fl_run_file_write_doubles(file, "/training/evaluation_perplexity", 1, &history->evaluations,
+                                         history->evaluation_value, "1",
+                                         "perplexity of the first sequences of the evaluation text", error));
+    }
+    FL_TRY(fl_run_file_set_integer(file, "/training", "tokens_seen", (int64_t)history->tokens_seen, error));
+    FL_TRY(fl_run_file_set_integer(file, "/training", "diverged", history->diverged, error));
+    FL_TRY(fl_run_record_write_bytes(file, "training_bytes", (int64_t)history->bytes,
+                                     "activations and optimiser of the training", error));
+    return fl_run_record_write_seconds(file, "training", history->seconds, "training, evaluations left out",
+                                       error);
+}
+
+static fl_status write_self_check(fl_run_file *file, const fl_self_check_report *report, fl_error *error) {
+    for (size_t i = 0; report != NULL && i < report->count; i++) {
+        const fl_self_check_row *row = &report->rows[i];
+        char path[PATH_BYTES];
+        snprintf(path, sizeof path, "/self_check/%s", row->name);
+        FL_TRY(fl_run_file_set_text(file, path, "meaning", row->meaning, error));
+        FL_TRY(fl_run_file_set_integer(file, path, "applicable", row->applicable, error));
+        FL_TRY(fl_run_file_set_integer(file, path, "passed", row->passed, error));
+        FL_TRY(fl_run_file_set_number(file, path, "figure", row->figure, error));
+        FL_TRY(fl_run_file_set_number(file, path, "bound", row->bound, error));
+        FL_TRY(fl_run_file_set_text(file, path, "place", row->place, error));
+    }
+    return FL_OK;
 }
 
 static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *content, fl_error *error) {
     const fl_experiment *experiment = content->cell->experiment;
     const fl_cell_group *group = content->group;
     const fl_variant *variant = content->cell->linearised.variant;
+    const fl_cell_parts *parts = &content->cell->parts;
     char threads[24], seeds[64], now[FL_TIME_TEXT_BYTES];
     snprintf(threads, sizeof threads, "%zu", fl_threads_count(group->bench.compute->threads));
-    snprintf(seeds, sizeof seeds, "variant %llu", (unsigned long long)variant->seed);
+    if (parts->has_train) {
+        snprintf(seeds, sizeof seeds, "variant %llu, train %llu", (unsigned long long)variant->seed,
+                 (unsigned long long)parts->train.seed);
+    } else {
+        snprintf(seeds, sizeof seeds, "variant %llu", (unsigned long long)variant->seed);
+    }
     fl_provenance_now(now);
     const struct {
         char **member;
@@ -78,6 +185,9 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
         {&provenance->text, experiment->text.path != NULL ? experiment->text.path : experiment->text.ids},
         {&provenance->text_hash, group->text.rows.text},
         {&provenance->mechanism, variant->mechanism_path},
+        {&provenance->train_text, parts->train.path != NULL ? parts->train.path : parts->train.ids},
+        {&provenance->train_text_hash, parts->has_train ? parts->train_hash.text : NULL},
+        {&provenance->tasks_hash, parts->tasks.count > 0 ? parts->tasks_hash.text : NULL},
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
         FL_TRY(fl_provenance_set(members[i].member, members[i].text, error));
@@ -109,8 +219,13 @@ fl_status fl_cell_file_write(const fl_cell_file *content, fl_error *error) {
     FL_TRY(fl_run_file_create(content->list->out, content->cell->run_id, &file, error));
     fl_status status = FL_OK;
     FL_TRY_DONE(status, write_header(file, content, error));
-    FL_TRY_DONE(status, fl_run_record_write_text_result(file, content->result, error));
-    FL_TRY_DONE(status, write_baseline(file, content->linear_off, error));
+    if (content->result != NULL) {
+        FL_TRY_DONE(status, fl_run_record_write_text_result(file, content->result, error));
+    }
+    FL_TRY_DONE(status, write_comparisons(file, content, error));
+    FL_TRY_DONE(status, write_training(file, content->cell, error));
+    FL_TRY_DONE(status, write_tasks(file, content, error));
+    FL_TRY_DONE(status, write_self_check(file, content->self_check, error));
     FL_TRY_DONE(status, write_timing(file, content, error));
     FL_TRY_DONE(status, write_provenance(file, content, error));
     status = fl_run_file_commit(file, error);

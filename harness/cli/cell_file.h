@@ -4,15 +4,21 @@
 
 #include "harness/base/status.h"
 #include "harness/cli/cell_list.h"
+#include "harness/cli/cell_tasks.h"
+#include "harness/measure/self_check.h"
 
 typedef struct fl_cell_file {
     const fl_cell_list *list;
     const fl_cell_work *cell;
     const fl_cell_group *group;
     fl_hash weights_after;
-    const fl_text_result *result, *linear_off; /* linear_off NULL: there is none */
-    const char *started;                       /* of its batch, as fl_provenance_now writes it */
-    double frozen_seconds;                     /* of the frozen passes that `sharing` cells shared */
+    const fl_text_result *result, *linear_off;        /* NULL: not measured, or no such baseline */
+    const fl_text_result *ablations[FL_BRANCH_COUNT]; /* NULL: not asked for, or no such part */
+    const fl_self_check_report *self_check;           /* NULL: not asked for */
+    const fl_task_table *tasks;                       /* NULL: no tasks */
+    size_t task_row, linear_off_row;                  /* rows of the table; SIZE_MAX: no baseline */
+    const char *started;                              /* of its batch, as fl_provenance_now writes it */
+    double frozen_seconds;                            /* of the frozen passes that `sharing` cells shared */
     size_t sharing;
 } fl_cell_file;
 

@@ -73,6 +73,8 @@ void fl_cell_list_destroy(fl_cell_list *list) {
     if (list == NULL) return;
     for (size_t i = 0; i < list->count; i++) {
         fl_linearised_release(&list->cells[i].linearised);
+        fl_cell_parts_release(&list->cells[i].parts);
+        fl_training_history_release(&list->cells[i].history);
         fl_memory_free(list->cells[i].label);
         fl_memory_free(list->cells[i].path);
         fl_memory_free(list->cells[i].message);
@@ -104,14 +106,11 @@ size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state) {
 }
 
 const char *fl_cell_tier(const fl_cell_work *cell) {
-    const fl_node *train = cell->experiment->train;
-    if (train == NULL || train->kind == FL_NODE_NULL) {
-        return cell->linearised.variant != NULL && cell->linearised.variant->mechanism_path != NULL
-                   ? "trained"
-                   : "untrained";
+    if (cell->parts.has_train) {
+        return cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? "calibrated" : "trained";
     }
-    const fl_node *objective = fl_node_get(train, "objective");
-    return objective != NULL && same_text(objective->text, "layer_mse") ? "calibrated" : "trained";
+    const fl_variant *variant = cell->linearised.variant;
+    return variant != NULL && variant->mechanism_path != NULL ? "trained" : "untrained";
 }
 
 bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
@@ -131,7 +130,7 @@ static bool is_complete(const char *path) {
     char *status = NULL;
     if (fl_run_reader_open(path, &reader, NULL) != FL_OK) return false;
     bool complete = fl_run_reader_attribute_text(reader, "/", "status", &status, NULL) == FL_OK &&
-                    strcmp(status, "complete") == 0;
+                    (strcmp(status, "complete") == 0 || strcmp(status, "diverged") == 0);
     fl_memory_free(status);
     fl_run_reader_close(reader);
     return complete;
@@ -143,7 +142,8 @@ static fl_status identify(fl_cell_list *list, fl_cell_work *cell, const fl_cell_
     if (cell->linearised.variant->mechanism_path != NULL) {
         FL_TRY(fl_hash_file(cell->linearised.variant->mechanism_path, &mechanism, error));
     }
-    const char *hashes[] = {group->weights.text, group->text.rows.text, mechanism.text};
+    const char *hashes[] = {group->weights.text, group->text.rows.text, mechanism.text,
+                            cell->parts.train_hash.text, cell->parts.tasks_hash.text};
     FL_TRY(fl_experiment_run_id(cell->experiment, hashes, sizeof hashes / sizeof hashes[0], cell->run_id,
                                 error));
     size_t bytes = strlen(list->out) + sizeof cell->run_id + 8;
@@ -159,23 +159,10 @@ static fl_cell_state first_state(const fl_cell_list *list, const fl_cell_work *c
     return is_complete(cell->path) ? FL_CELL_DONE : FL_CELL_PENDING;
 }
 
-/* What this build cannot do yet is refused by its place in the file, never left out in silence. */
-static fl_status refuse_unknown_parts(const fl_experiment *experiment, fl_error *error) {
-    const fl_node *parts[] = {experiment->train, experiment->tasks};
-    static const char *const names[] = {"train", "tasks"};
-    for (size_t i = 0; i < 2; i++) {
-        if (parts[i] == NULL || parts[i]->kind == FL_NODE_NULL) continue;
-        fl_node_error(parts[i], error, "`%s` is not supported by this build", names[i]);
-        return error->status = FL_ERROR_UNSUPPORTED;
-    }
-    return FL_OK;
-}
-
 static void set_up_cell(fl_cell_list *list, fl_cell_work *cell, const fl_cell_group *group) {
     fl_error error;
-    fl_status status = refuse_unknown_parts(cell->experiment, &error);
-    if (status == FL_OK)
-        status = fl_linearised_bind(cell->experiment, &group->bench, &cell->linearised, &error);
+    fl_status status = fl_linearised_bind(cell->experiment, &group->bench, &cell->linearised, &error);
+    if (status == FL_OK) status = fl_cell_parts_bind(cell->experiment, &cell->parts, &error);
     if (status == FL_OK) status = identify(list, cell, group, &error);
     if (status != FL_OK) {
         fl_cell_fail(cell, &error);
@@ -192,6 +179,17 @@ static fl_status hash_tokenizer(const char *model_path, fl_hash *out, fl_error *
     return FL_OK;
 }
 
+/* A text is what cells are measured on; one that only trains or runs tasks needs none. */
+static bool works_without_text(const fl_cell_list *list, size_t index) {
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_experiment *experiment = list->cells[i].experiment;
+        bool has_work = (experiment->tasks != NULL && experiment->tasks->count > 0) ||
+                        (experiment->train != NULL && experiment->train->count > 0);
+        if (list->cells[i].group == index && !has_work) return false;
+    }
+    return true;
+}
+
 fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error) {
     memset(out, 0, sizeof *out);
     const fl_experiment *first = NULL;
@@ -202,15 +200,17 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
     if (first->model_path == NULL) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `model: {path: ...}` is missing", list->config);
     }
-    if (!first->has_text) {
+    if (!first->has_text && !works_without_text(list, index)) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `text: {path: ...}` or `{ids: ...}` is missing",
                             list->config);
     }
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_workbench_open(first->model_path, &out->bench, error));
     FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
-    FL_TRY_DONE(status, fl_text_source_load(&first->text, first->model_path,
-                                            out->bench.model->config.vocabulary, &out->text, error));
+    if (first->has_text) {
+        FL_TRY_DONE(status, fl_text_source_load(&first->text, first->model_path,
+                                                out->bench.model->config.vocabulary, &out->text, error));
+    }
     if (first->text.path != NULL)
         FL_TRY_DONE(status, hash_tokenizer(first->model_path, &out->tokenizer, error));
     for (size_t i = 0; i < list->count; i++) {
@@ -223,8 +223,11 @@ done:
 
 void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group) {
     for (size_t i = 0; i < list->count; i++) {
-        if (list->cells[i].group == index) fl_linearised_release(&list->cells[i].linearised);
+        if (list->cells[i].group != index) continue;
+        fl_linearised_release(&list->cells[i].linearised);
+        fl_cell_parts_release(&list->cells[i].parts);
     }
     fl_text_source_release(&group->text);
+    fl_text_source_release(&group->training);
     fl_workbench_close(&group->bench);
 }

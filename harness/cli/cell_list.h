@@ -12,6 +12,7 @@
 
 #include "harness/base/hash.h"
 #include "harness/base/status.h"
+#include "harness/cli/cell_parts.h"
 #include "harness/cli/linearised.h"
 #include "harness/cli/workbench.h"
 #include "harness/config/experiment.h"
@@ -30,10 +31,12 @@ typedef struct fl_cell_work {
     char *label;               /* for tables: the sweep's axes without "variant.", or the rule */
     size_t group;
     fl_cell_state state;
-    char run_id[13];          /* "" until its group has been opened */
-    char *path;               /* <out>/<run_id>.h5 */
-    char *message;            /* of a failed cell */
-    fl_linearised linearised; /* while its group is open */
+    char run_id[13];             /* "" until its group has been opened */
+    char *path;                  /* <out>/<run_id>.h5 */
+    char *message;               /* of a failed cell */
+    fl_linearised linearised;    /* while its group is open */
+    fl_cell_parts parts;         /* likewise */
+    fl_training_history history; /* of a trained cell */
 } fl_cell_work;
 
 typedef struct fl_cell_list {
@@ -46,7 +49,9 @@ typedef struct fl_cell_list {
 /* The open group. */
 typedef struct fl_cell_group {
     fl_workbench bench;
-    fl_text_source text;
+    fl_text_source text;                /* no sequences: the cells only train or run tasks */
+    fl_text_source training;            /* the training text loaded last, ... */
+    const fl_train_config *training_of; /* ... and whose it is; NULL: none */
     fl_hash weights,
         tokenizer; /* hash of the weights before any computing; tokenizer "" when none was needed */
 } fl_cell_group;

@@ -51,6 +51,21 @@ static void on_cell(void *context, const fl_cell_work *cell) {
     }
 }
 
+static void on_checked(void *context, const fl_cell_work *cell, const fl_self_check_report *report) {
+    fl_console *console = context;
+    fl_console_note(console, "self check of %s on %zu tokens: %s", cell->label, report->tokens,
+                    report->passed ? "passed" : "FAILED");
+    for (size_t i = 0; i < report->count; i++) {
+        const fl_self_check_row *row = &report->rows[i];
+        if (!row->applicable) {
+            fl_console_note(console, "  -      %-32s %s", row->name, row->place);
+        } else {
+            fl_console_note(console, "  %-6s %-32s %.2g (at most %.2g) %s", row->passed ? "ok" : "FAILED",
+                            row->name, row->figure, row->bound, row->place);
+        }
+    }
+}
+
 /* Says what was skipped or could not be set up before the computing starts. */
 static void announce_group(const fl_cell_list *list, size_t index, const fl_cell_group *group,
                            fl_console *console) {
@@ -226,6 +241,7 @@ static int run(const fl_command *command, int argc, char **argv) {
                                            .progress = &progress,
                                            .interrupts = fl_interrupts_seen,
                                            .listener = on_cell,
+                                           .checked = on_checked,
                                            .context = &console};
     for (size_t i = 0; i < list->groups && fl_interrupts_seen() == 0; i++) {
         if (!run_group(list, i, &options, &console)) break;

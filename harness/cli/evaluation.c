@@ -1,23 +1,37 @@
 #include "harness/cli/evaluation.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
 #include "harness/cli/cell_file.h"
+#include "harness/cli/cell_tasks.h"
+#include "harness/cli/cell_training.h"
+#include "harness/measure/self_check.h"
 #include "harness/measure/text_evaluation.h"
 #include "harness/store/provenance.h"
 
-enum { NO_BASELINE = 2 * FL_EVALUATION_BATCH };
+enum { MOST_MECHANISMS = FL_EVALUATION_BATCH * (2 + FL_BRANCH_COUNT), NONE = MOST_MECHANISMS };
 
-/* Mechanisms 0 .. cells-1 are the cells', the rest baselines. */
+/* A variant made for the comparison: a baseline or an ablation. */
+typedef struct derived {
+    fl_variant *variant;
+    fl_mechanism *mechanism;
+} derived;
+
+/* Mechanisms 0 .. cells-1 are the cells', the rest are derived. */
 typedef struct batch {
     fl_cell_work *cells[FL_EVALUATION_BATCH];
-    size_t cell_count, baseline_count;
-    fl_linearised baselines[FL_EVALUATION_BATCH];
-    size_t baseline_of[FL_EVALUATION_BATCH]; /* index of a mechanism, or NO_BASELINE */
-    const fl_mechanism *mechanisms[2 * FL_EVALUATION_BATCH];
-    fl_text_result results[2 * FL_EVALUATION_BATCH];
+    size_t cell_count, derived_count;
+    derived derived[FL_EVALUATION_BATCH * (1 + FL_BRANCH_COUNT)];
+    size_t baseline_of[FL_EVALUATION_BATCH];                  /* index of a mechanism, or NONE */
+    size_t ablation_of[FL_EVALUATION_BATCH][FL_BRANCH_COUNT]; /* likewise, by branch */
+    const fl_mechanism *mechanisms[MOST_MECHANISMS];
+    fl_text_result results[MOST_MECHANISMS];
+    fl_self_check_report checks[FL_EVALUATION_BATCH];
+    fl_task_table tables[FL_EVALUATION_BATCH];
+    size_t table_of[FL_EVALUATION_BATCH]; /* index of a table, or NONE */
     double frozen_seconds;
     char started[FL_TIME_TEXT_BYTES];
 } batch;
@@ -26,54 +40,139 @@ static bool is_linear_off(const fl_variant *variant) {
     return strcmp(variant->rule->name, "none") == 0;
 }
 
+static size_t mechanism_count(const batch *b) {
+    return b->cell_count + b->derived_count;
+}
+
 /* The index of a mechanism already in the batch that keeps `off`'s tokens and has no linear part. */
-static size_t find_baseline(const batch *b, const fl_variant *off) {
-    for (size_t i = 0; i < b->cell_count; i++) {
-        const fl_variant *variant = b->cells[i]->linearised.variant;
+static size_t find_linear_off(const batch *b, const fl_variant *off) {
+    for (size_t i = 0; i < mechanism_count(b); i++) {
+        const fl_variant *variant = b->mechanisms[i]->variant;
         if (is_linear_off(variant) && fl_cell_same_exact_set(variant, off)) return i;
     }
-    for (size_t i = 0; i < b->baseline_count; i++) {
-        if (fl_cell_same_exact_set(b->baselines[i].variant, off)) return b->cell_count + i;
-    }
-    return NO_BASELINE;
+    return NONE;
 }
 
-static void add_baseline(batch *b, size_t cell, const fl_workbench *bench) {
-    fl_linearised off;
-    b->baseline_of[cell] = NO_BASELINE;
-    /* A variant that has no "linear part off" (nothing would be left) goes without. */
-    if (fl_linearised_linear_off(&b->cells[cell]->linearised, bench, &off, NULL) != FL_OK) return;
-    b->baseline_of[cell] = find_baseline(b, off.variant);
-    if (b->baseline_of[cell] != NO_BASELINE) {
-        fl_linearised_release(&off);
-        return;
+/* Takes over `variant`; *index = NONE when it is NULL (the cell has no such part). */
+static fl_status add_derived(batch *b, size_t cell, fl_variant *variant, size_t *index, fl_error *error) {
+    *index = NONE;
+    if (variant == NULL) return FL_OK;
+    if (is_linear_off(variant)) {
+        *index = find_linear_off(b, variant);
+        if (*index != NONE) {
+            fl_variant_destroy(variant);
+            return FL_OK;
+        }
     }
-    b->baseline_of[cell] = b->cell_count + b->baseline_count;
-    b->baselines[b->baseline_count++] = off;
+    fl_mechanism *mechanism = NULL;
+    fl_status status = fl_mechanism_derive(b->cells[cell]->linearised.mechanism, variant, &mechanism, error);
+    if (status != FL_OK) {
+        fl_variant_destroy(variant);
+        return status;
+    }
+    *index = mechanism_count(b);
+    b->mechanisms[*index] = mechanism;
+    b->derived[b->derived_count++] = (derived){variant, mechanism};
+    return FL_OK;
 }
 
-static void assemble(batch *b, const fl_workbench *bench) {
-    for (size_t i = 0; i < b->cell_count; i++) add_baseline(b, i, bench);
+static fl_status add_ablation(batch *b, size_t cell, fl_branch branch, size_t *index, fl_error *error) {
+    fl_variant *variant = NULL;
+    *index = NONE;
+    FL_TRY(fl_variant_ablate(b->cells[cell]->linearised.variant, branch, &variant, error));
+    return add_derived(b, cell, variant, index, error);
+}
+
+static fl_status assemble(batch *b, fl_error *error) {
     for (size_t i = 0; i < b->cell_count; i++) b->mechanisms[i] = b->cells[i]->linearised.mechanism;
-    for (size_t i = 0; i < b->baseline_count; i++)
-        b->mechanisms[b->cell_count + i] = b->baselines[i].mechanism;
+    for (size_t i = 0; i < b->cell_count; i++) {
+        const fl_cell_parts *parts = &b->cells[i]->parts;
+        for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) b->ablation_of[i][branch] = NONE;
+        FL_TRY(add_ablation(b, i, FL_BRANCH_LINEAR, &b->baseline_of[i], error));
+        for (size_t a = 0; a < parts->ablation_count; a++) {
+            fl_branch branch = parts->ablations[a];
+            FL_TRY(add_ablation(b, i, branch, &b->ablation_of[i][branch], error));
+        }
+    }
+    return FL_OK;
 }
 
 static void release(batch *b) {
-    for (size_t i = 0; i < b->cell_count + b->baseline_count; i++) fl_text_result_release(&b->results[i]);
-    for (size_t i = 0; i < b->baseline_count; i++) fl_linearised_release(&b->baselines[i]);
+    for (size_t i = 0; i < mechanism_count(b); i++) fl_text_result_release(&b->results[i]);
+    for (size_t i = 0; i < b->cell_count; i++) fl_task_table_release(&b->tables[i]);
+    for (size_t i = 0; i < b->derived_count; i++) {
+        fl_mechanism_destroy(b->derived[i].mechanism);
+        fl_variant_destroy(b->derived[i].variant);
+    }
     fl_memory_free(b);
 }
 
-static fl_status measure(batch *b, const fl_cell_group *group, const fl_measure_config *wanted,
-                         const fl_evaluation_options *options, fl_error *error) {
+static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
+                             const fl_evaluation_options *options, fl_error *error) {
+    for (size_t i = 0; i < b->cell_count; i++) {
+        if (!b->cells[i]->parts.has_train) continue;
+        fl_status status = fl_cell_train(list, group, b->cells[i], options->progress, error);
+        if (status != FL_OK) return fl_error_prepend(error, status, "%s", b->cells[i]->label);
+    }
+    return FL_OK;
+}
+
+static fl_status measure_text(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
+                              fl_error *error) {
+    const fl_measure_config *wanted = &b->cells[0]->experiment->measure;
     const fl_text_evaluation_options what = {.teacher_forced = wanted->teacher_forced,
                                              .propagated = wanted->propagated,
                                              .diagnostics = wanted->diagnostics,
                                              .language_model = wanted->language_model};
+    if (group->text.sequences.count == 0) return FL_OK;
     return fl_text_evaluation_run(group->bench.network, &group->text.sequences, b->mechanisms,
-                                  b->cell_count + b->baseline_count, &what, options->progress, b->results,
+                                  mechanism_count(b), &what, options->progress, b->results,
                                   &b->frozen_seconds, error);
+}
+
+/* Cells with the same tasks share a table, in which rows of other cells stay empty. */
+static fl_status run_table(batch *b, size_t first, const fl_cell_group *group, const fl_tokenizer *tokenizer,
+                           const fl_evaluation_options *options, fl_error *error) {
+    const fl_mechanism *wanted[MOST_MECHANISMS] = {NULL};
+    const fl_cell_parts *parts = &b->cells[first]->parts;
+    for (size_t i = first; i < b->cell_count; i++) {
+        if (strcmp(b->cells[i]->parts.tasks_key.text, parts->tasks_key.text) != 0) continue;
+        b->table_of[i] = first;
+        wanted[i] = b->mechanisms[i];
+        if (b->baseline_of[i] != NONE) wanted[b->baseline_of[i]] = b->mechanisms[b->baseline_of[i]];
+    }
+    return fl_task_table_run(group->bench.network, tokenizer, &parts->tasks, wanted, mechanism_count(b),
+                             options->progress, &b->tables[first], error);
+}
+
+static fl_status run_tasks(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
+                           fl_error *error) {
+    fl_tokenizer *tokenizer = NULL;
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < b->cell_count; i++) b->table_of[i] = NONE;
+    for (size_t i = 0; i < b->cell_count && status == FL_OK; i++) {
+        if (b->cells[i]->parts.tasks.count == 0 || b->table_of[i] != NONE) continue;
+        if (tokenizer == NULL) {
+            status = fl_workbench_tokenizer(b->cells[i]->experiment->model_path, &tokenizer, error);
+        }
+        if (status == FL_OK) status = run_table(b, i, group, tokenizer, options, error);
+    }
+    fl_tokenizer_close(tokenizer);
+    return status;
+}
+
+static fl_status self_check(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
+                            fl_error *error) {
+    for (size_t i = 0; i < b->cell_count; i++) {
+        if (!b->cells[i]->experiment->measure.self_check) continue;
+        if (group->text.sequences.count == 0) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT, "self check: a text is needed");
+        }
+        FL_TRY(fl_self_check_run(group->bench.network, b->mechanisms[i], group->text.sequences.ids[0],
+                                 group->text.sequences.lengths[0], 0, &group->weights, &b->checks[i], error));
+        if (options->checked != NULL) options->checked(options->context, b->cells[i], &b->checks[i]);
+    }
+    return FL_OK;
 }
 
 static fl_status check_weights(const fl_cell_group *group, fl_hash *after, fl_error *error) {
@@ -85,20 +184,33 @@ static fl_status check_weights(const fl_cell_group *group, fl_hash *after, fl_er
         group->bench.model->path, group->weights.text, after->text);
 }
 
+static const fl_text_result *result_of(const batch *b, const fl_cell_group *group, size_t mechanism) {
+    return mechanism != NONE && group->text.sequences.count > 0 ? &b->results[mechanism] : NULL;
+}
+
 static void write_cells(const batch *b, const fl_cell_list *list, const fl_cell_group *group,
                         const fl_hash *after, const fl_evaluation_options *options) {
     for (size_t i = 0; i < b->cell_count; i++) {
-        const fl_cell_file content = {
+        fl_cell_file content = {
             .list = list,
             .cell = b->cells[i],
             .group = group,
             .weights_after = *after,
-            .result = &b->results[i],
-            .linear_off = b->baseline_of[i] != NO_BASELINE ? &b->results[b->baseline_of[i]] : NULL,
+            .result = result_of(b, group, i),
+            .linear_off = result_of(b, group, b->baseline_of[i]),
+            .self_check = b->checks[i].count > 0 ? &b->checks[i] : NULL,
             .started = b->started,
             .frozen_seconds = b->frozen_seconds,
             .sharing = b->cell_count,
         };
+        for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) {
+            content.ablations[branch] = result_of(b, group, b->ablation_of[i][branch]);
+        }
+        if (b->table_of[i] != NONE) {
+            content.tasks = &b->tables[b->table_of[i]];
+            content.task_row = 1 + i;
+            content.linear_off_row = b->baseline_of[i] != NONE ? 1 + b->baseline_of[i] : SIZE_MAX;
+        }
         fl_error error;
         if (fl_cell_file_write(&content, &error) == FL_OK) {
             b->cells[i]->state = FL_CELL_COMPUTED;
@@ -109,24 +221,29 @@ static void write_cells(const batch *b, const fl_cell_list *list, const fl_cell_
     }
 }
 
-static fl_status run_batch(fl_cell_list *list, const fl_cell_group *group, fl_cell_work **cells, size_t count,
+static fl_status run_batch(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells, size_t count,
                            const fl_evaluation_options *options, fl_error *error) {
     batch *b = NULL;
     FL_TRY(FL_ALLOCATE(&b, 1, error));
     memcpy(b->cells, cells, count * sizeof cells[0]);
     b->cell_count = count;
     fl_provenance_now(b->started);
-    assemble(b, &group->bench);
     fl_hash after;
-    fl_status status = measure(b, group, &cells[0]->experiment->measure, options, error);
-    if (status == FL_OK) status = check_weights(group, &after, error);
-    if (status == FL_OK) write_cells(b, list, group, &after, options);
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, train_cells(b, list, group, options, error));
+    FL_TRY_DONE(status, assemble(b, error));
+    FL_TRY_DONE(status, self_check(b, group, options, error));
+    FL_TRY_DONE(status, measure_text(b, group, options, error));
+    FL_TRY_DONE(status, run_tasks(b, group, options, error));
+    FL_TRY_DONE(status, check_weights(group, &after, error));
+    write_cells(b, list, group, &after, options);
+done:
     release(b);
     return status;
 }
 
 /* The batch, and when it fails and is more than one cell, each alone. */
-static fl_status run_batch_or_cells(fl_cell_list *list, const fl_cell_group *group, fl_cell_work **cells,
+static fl_status run_batch_or_cells(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells,
                                     size_t count, const fl_evaluation_options *options, fl_error *error) {
     fl_status status = run_batch(list, group, cells, count, options, error);
     if (status == FL_OK || status == FL_ERROR_CANCELLED) return status;

@@ -1,15 +1,17 @@
 /* Evaluation: measures the pending cells of an open group and writes one run file each.
  *
- * Up to FL_EVALUATION_BATCH cells share a frozen pass, together with their baselines: the same cells with the
- * linear part off, each distinct one measured once. The weights are hashed before and after; had they
- * changed, nothing is written. When a batch fails as a whole its cells are tried one by one, so that one
- * cell's trouble stays its own. */
+ * Cells that train are trained first. Up to FL_EVALUATION_BATCH cells then share a frozen pass and opened
+ * tasks, together with their baselines (the same cells with the linear part off, each distinct one measured
+ * once) and the ablations asked for. The weights are hashed before and after; had they changed, nothing is
+ * written. When a batch fails as a whole its cells are tried one by one, so that one cell's trouble stays its
+ * own. */
 #ifndef FL_CLI_EVALUATION_H
 #define FL_CLI_EVALUATION_H
 
 #include "harness/base/progress.h"
 #include "harness/base/status.h"
 #include "harness/cli/cell_list.h"
+#include "harness/measure/self_check.h"
 
 enum { FL_EVALUATION_BATCH = 16 };
 
@@ -21,6 +23,8 @@ typedef struct fl_evaluation_options {
     const fl_progress *progress;
     int (*interrupts)(void); /* > 0: start no further batch */
     fl_evaluation_listener listener;
+    /* Told the outcome of a cell's self check; may be NULL. */
+    void (*checked)(void *context, const fl_cell_work *cell, const fl_self_check_report *report);
     void *context; /* of the listener */
 } fl_evaluation_options;
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -116,6 +117,36 @@ static void test_hash_is_the_published_xxh3_and_streams(void **state) {
     assert_non_null(strstr(error.message, "no/such/file"));
 }
 
+static void test_hash_of_a_folder_sees_names_and_contents(void **state) {
+    (void)state;
+    const char *folder = fl_temporary_directory();
+    char path[1200];
+    fl_hash empty, one, renamed, changed;
+    assert_int_equal(fl_hash_path(folder, &empty, NULL), FL_OK);
+    snprintf(path, sizeof path, "%s/a", folder);
+    fl_write_file(path, "x", 1);
+    assert_int_equal(fl_hash_path(folder, &one, NULL), FL_OK);
+    fl_write_file(path, "y", 1);
+    assert_int_equal(fl_hash_path(folder, &changed, NULL), FL_OK);
+    fl_write_file(path, "x", 1);
+    char other[1200];
+    snprintf(other, sizeof other, "%s/b", folder);
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(fl_hash_path(folder, &renamed, NULL), FL_OK);
+    assert_string_not_equal(empty.text, one.text);
+    assert_string_not_equal(one.text, changed.text);
+    assert_string_not_equal(one.text, renamed.text);
+    fl_hash file, same;
+    assert_int_equal(fl_hash_path(other, &file, NULL), FL_OK);
+    assert_int_equal(fl_hash_file(other, &same, NULL), FL_OK);
+    assert_string_equal(file.text, same.text);
+    fl_error error;
+    snprintf(path, sizeof path, "%s/missing", folder);
+    assert_int_equal(fl_hash_path(path, &file, &error), FL_ERROR_IO);
+    assert_non_null(strstr(error.message, "missing"));
+    fl_temporary_remove(folder);
+}
+
 static void test_random_numbers_have_their_moments_and_repeat(void **state) {
     (void)state;
     fl_random a, b;
@@ -142,6 +173,7 @@ int main(void) {
         cmocka_unit_test(test_memory_hook_fails_the_nth_allocation_once),
         cmocka_unit_test(test_threads_run_every_item_once),
         cmocka_unit_test(test_hash_is_the_published_xxh3_and_streams),
+        cmocka_unit_test(test_hash_of_a_folder_sees_names_and_contents),
         cmocka_unit_test(test_random_numbers_have_their_moments_and_repeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,30 @@
+/* Cell tasks: benchmark scores of a batch of cells, their baselines and the full model, each task's data
+ * opened once. */
+#ifndef FL_CLI_CELL_TASKS_H
+#define FL_CLI_CELL_TASKS_H
+
+#include <stddef.h>
+
+#include "harness/base/progress.h"
+#include "harness/base/status.h"
+#include "harness/eval/task.h"
+#include "harness/eval/task_config.h"
+#include "harness/model/tokenizer.h"
+
+/* One task: rows [1 + count] of results, row 0 the full model's, row 1 + i that of mechanism i. */
+typedef struct fl_task_table {
+    size_t tasks, rows;
+    fl_task_result *results; /* [tasks][rows] */
+} fl_task_table;
+
+/* Evaluates every task of the list for the frozen model and for mechanisms [count]; NULL entries are left
+ * empty. */
+fl_status fl_task_table_run(const fl_network *network, const fl_tokenizer *tokenizer,
+                            const fl_task_config_list *tasks, const fl_mechanism *const *mechanisms,
+                            size_t count, const fl_progress *progress, fl_task_table *out, fl_error *error);
+void fl_task_table_release(fl_task_table *table);
+
+/* row: 0 = the full model. NULL when that row was not evaluated. */
+const fl_task_result *fl_task_table_at(const fl_task_table *table, size_t task, size_t row);
+
+#endif
