@@ -115,7 +115,7 @@ static fl_status write_tasks(fl_run_file *file, const fl_cell_file *content, fl_
 
 static fl_status write_training(fl_run_file *file, const fl_cell_work *cell, fl_error *error) {
     const fl_training_history *history = &cell->history;
-    if (!cell->parts.has_train) return FL_OK;
+    if (!fl_cell_has_training(cell)) return FL_OK;
     FL_TRY(fl_task_record_write_training(file, history->steps, history->loss, history->gradient_norm,
                                          history->learning_rate, error));
     if (history->evaluations > 0) {

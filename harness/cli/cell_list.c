@@ -105,8 +105,13 @@ size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state) {
     return count;
 }
 
+bool fl_cell_has_training(const fl_cell_work *cell) {
+    return cell->parts.has_train && cell->linearised.mechanism != NULL &&
+           fl_mechanism_parameter_count(cell->linearised.mechanism) > 0;
+}
+
 const char *fl_cell_tier(const fl_cell_work *cell) {
-    if (cell->parts.has_train) {
+    if (fl_cell_has_training(cell)) {
         return cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? "calibrated" : "trained";
     }
     const fl_variant *variant = cell->linearised.variant;

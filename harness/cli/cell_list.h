@@ -71,6 +71,9 @@ void fl_cell_fail(fl_cell_work *cell, const fl_error *error);
 void fl_cell_group_fail(fl_cell_list *list, size_t index, const fl_error *error);
 size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state);
 
+/* Whether there is something to train: a rule without parameters (none, softmax) is measured as it is. */
+bool fl_cell_has_training(const fl_cell_work *cell);
+
 /* "untrained", "calibrated" or "trained": how the cell's mechanism parameters came about. */
 const char *fl_cell_tier(const fl_cell_work *cell);
 

@@ -110,7 +110,7 @@ static void release(batch *b) {
 static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
                              const fl_evaluation_options *options, fl_error *error) {
     for (size_t i = 0; i < b->cell_count; i++) {
-        if (!b->cells[i]->parts.has_train) continue;
+        if (!fl_cell_has_training(b->cells[i])) continue;
         fl_status status = fl_cell_train(list, group, b->cells[i], options->progress, error);
         if (status != FL_OK) return fl_error_prepend(error, status, "%s", b->cells[i]->label);
     }
