@@ -57,8 +57,8 @@ static double largest_of(size_t count, const float *x) {
 }
 
 static double log_sum_exp(size_t count, const float *x) {
-    double largest = largest_of(count, x), sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += exp((double)x[i] - largest);
+    double largest = largest_of(count, x), sum = exp((double)x[0] - largest);
+    for (size_t i = 1; i < count; i++) sum += exp((double)x[i] - largest);
     return largest + log(sum);
 }
 

@@ -28,8 +28,9 @@ fl_logit_row fl_logit_row_of(const float *logits, size_t vocabulary, double *pro
     for (size_t i = 1; i < vocabulary; i++) {
         if (logits[i] > logits[row.largest]) row.largest = i;
     }
-    double largest = (double)logits[row.largest], sum = 0.0;
-    for (size_t i = 0; i < vocabulary; i++) {
+    double largest = (double)logits[row.largest], sum = exp((double)logits[0] - largest);
+    if (probabilities != NULL) probabilities[0] = sum;
+    for (size_t i = 1; i < vocabulary; i++) {
         double term = exp((double)logits[i] - largest);
         if (probabilities != NULL) probabilities[i] = term;
         sum += term;
