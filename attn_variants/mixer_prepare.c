@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "attn_variants/mixer_parts.h"
+#include "harness/compute/vector_math.h"
 
 enum { PREPARE_BLOCK = 32 }; /* tokens of one head that a worker prepares at a time */
 
@@ -13,16 +14,10 @@ size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position) {
 
 /* Gates. */
 
-static float activate(fl_gate_activation activation, float x) {
-    switch (activation) {
-    case FL_ACTIVATE_LOG_SIGMOID:
-        return x >= 0.0f ? -log1pf(expf(-x)) : x - log1pf(expf(x));
-    case FL_ACTIVATE_SIGMOID:
-        return 1.0f / (1.0f + expf(-x));
-    case FL_ACTIVATE_RAW:
-        break;
-    }
-    return x;
+/* In place. */
+static void activate(fl_gate_activation activation, size_t count, float *x) {
+    if (activation == FL_ACTIVATE_LOG_SIGMOID) fl_vector_log_sigmoid(count, x, x);
+    if (activation == FL_ACTIVATE_SIGMOID) fl_vector_sigmoid(count, x, x);
 }
 
 static float constant_gate(fl_gate_activation activation, double value) {
@@ -43,10 +38,9 @@ static void add_bias_and_activate(const fl_mixer_block *block, const char *name,
     const fl_mixer_plan *plan = &block->mixer->plan;
     const float *bias = fl_mechanism_find(plan->mechanism, plan->layer, name);
     for (size_t token = 0; token < block->tokens; token++) {
-        for (size_t i = 0; i < columns; i++) {
-            x[token * columns + i] = activate(activation, x[token * columns + i] + bias[i]);
-        }
+        for (size_t i = 0; i < columns; i++) x[token * columns + i] += bias[i];
     }
+    activate(activation, block->tokens * columns, x);
 }
 
 static void project_gates(const fl_mixer_block *block) {
@@ -79,9 +73,8 @@ static void project_gates(const fl_mixer_block *block) {
 static void activate_gate(const fl_mixer_plan *plan, const float *bias, size_t head, float *gate) {
     if (bias == NULL) return;
     const float *of_head = bias + head * plan->gate_width;
-    for (size_t i = 0; i < plan->gate_width; i++) {
-        gate[i] = activate(plan->rule->gate_activation, gate[i] + of_head[i]);
-    }
+    for (size_t i = 0; i < plan->gate_width; i++) gate[i] += of_head[i];
+    activate(plan->rule->gate_activation, plan->gate_width, gate);
 }
 
 /* Convolution. */

@@ -2,24 +2,19 @@
 #include <string.h>
 
 #include "attn_variants/attn_variant.h"
+#include "harness/compute/vector_math.h"
 
 static const double SMALLEST_NORM = 1e-12;
 
-static double norm(size_t n, const float *x) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-    return sqrt(sum);
-}
-
 float fl_rule_unit(size_t n, const float *x, float *y) {
-    double length = norm(n, x);
+    double length = sqrt(fl_vector_sum_of_squares(n, x));
     double scale = 1.0 / (length > SMALLEST_NORM ? length : SMALLEST_NORM);
     for (size_t i = 0; i < n; i++) y[i] = (float)(x[i] * scale);
     return (float)length;
 }
 
 void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, float *gradient_x) {
-    double length = norm(n, x);
+    double length = sqrt(fl_vector_sum_of_squares(n, x));
     if (length <= SMALLEST_NORM) {
         for (size_t i = 0; i < n; i++) gradient_x[i] = (float)(gradient_y[i] / SMALLEST_NORM);
         return;

@@ -11,6 +11,16 @@ static const float *source_row(const fl_short_conv_call *call, size_t token, siz
     return from + source * call->head_dim;
 }
 
+/* y += w x, in runs of a length the compiler can see. */
+static void add_products(size_t count, const float *restrict w, const float *restrict x, float *restrict y) {
+    enum { RUN = 16 };
+    size_t done = 0;
+    for (; done + RUN <= count; done += RUN) {
+        for (size_t i = 0; i < RUN; i++) y[done + i] += w[done + i] * x[done + i];
+    }
+    for (; done < count; done++) y[done] += w[done] * x[done];
+}
+
 static void convolve_token(void *context, size_t token, size_t worker) {
     (void)worker;
     const fl_short_conv_call *call = context;
@@ -22,7 +32,7 @@ static void convolve_token(void *context, size_t token, size_t worker) {
         for (size_t tap = 0; tap < call->kernel; tap++) {
             const float *x = source_row(call, token, tap, head);
             const float *w = call->taps + tap * channels + head * head_dim;
-            for (size_t i = 0; i < head_dim; i++) y[i] += w[i] * x[i];
+            add_products(head_dim, w, x, y);
         }
     }
 }
