@@ -451,7 +451,7 @@ static fl_status find_rule(const fl_node *node, const fl_rule **out, fl_error *e
     if (*out != NULL) return FL_OK;
     const char *names[128];
     size_t count = 0;
-    for (; fl_rule_registry[count] != NULL && count < 128; count++)
+    for (; count < 128 && fl_rule_registry[count] != NULL; count++)
         names[count] = fl_rule_registry[count]->name;
     const char *near = fl_suggest(named->text, names, count);
     if (near == NULL) return fl_node_error(named, error, "rule: there is no rule %s", named->text);

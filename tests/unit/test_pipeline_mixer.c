@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variants/mixer.h"
+#include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
@@ -337,9 +337,71 @@ static void test_every_configuration_gives_the_packs_outputs_states_norms_and_de
     printf("worst: %zu configurations, %zu layers: relative error %.2g\n", found, layers, worst);
 }
 
+/* What the rule of layer 0 saw, by token: q, k, v after convolution and unit length, gate, beta. */
+static void check_debug(const case_run *run, const fl_mixer_block *block) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_attention_shape *shape = &run->common->shape;
+    size_t heads = shape->query_heads, head_dim = shape->head_dim, window = plan->variant->window;
+    static const char *const names[] = {"debug.b.layer0.q", "debug.b.layer0.k", "debug.b.layer0.v",
+                                        "debug.b.layer0.gate", "debug.b.layer0.beta"};
+    double *expected[5];
+    for (size_t i = 0; i < 5; i++) expected[i] = fl_fixture_doubles(run->file, names[i], NULL, NULL);
+    for (size_t token = 0; token < TOKENS; token++) {
+        for (size_t head = 0; head < heads; head++) {
+            size_t at = (token * heads + head) * head_dim;
+            float gate[64];
+            for (size_t i = 0; i < head_dim; i++) gate[i] = expf(block->scratch->gate[at + i]);
+            fl_assert_close(gate, expected[3] + at, head_dim, BOUND, names[3]);
+            fl_assert_close(block->scratch->beta + at / head_dim, expected[4] + at / head_dim, 1, BOUND,
+                            names[4]);
+            fl_assert_close(block->scratch->query + (head * TOKENS + token) * head_dim, expected[0] + at,
+                            head_dim, BOUND, names[0]);
+            if (token < plan->variant->sinks || token + window >= TOKENS) continue; /* not in the stream */
+            fl_assert_close(fl_write_row(&plan->layout, &block->stream, FL_WRITE_KEY, head, token + window),
+                            expected[1] + at, head_dim, BOUND, names[1]);
+            fl_assert_close(fl_write_row(&plan->layout, &block->stream, FL_WRITE_VALUE, head, token + window),
+                            expected[2] + at, head_dim, BOUND, names[2]);
+        }
+    }
+    for (size_t i = 0; i < 5; i++) fl_memory_free(expected[i]);
+}
+
+static void test_the_rule_sees_the_packs_q_k_v_gate_and_beta(void **state) {
+    (void)state;
+    size_t found = 0;
+    for (size_t i = 0; i < sizeof checkpoints / sizeof checkpoints[0]; i++) {
+        common_file common;
+        fl_error error;
+        if (!open_common(checkpoints[i], &common)) continue;
+        for (size_t j = 0; j < CONFIGURATIONS; j++) {
+            case_run run;
+            if (strcmp(configurations[j].name, "kda_conv_random_window") != 0) continue;
+            if (!open_case(checkpoints[i], &configurations[j], &common, &run)) continue;
+            fl_mixer *mixer = NULL;
+            fl_mixer_scratch scratch;
+            fl_mixer_block block;
+            fl_mixer_call call = {.tokens = TOKENS,
+                                  .query = common.query,
+                                  .key = common.key,
+                                  .value = common.value,
+                                  .input = common.input};
+            must(fl_mixer_create(run.compute, run.mechanism, 0, &mixer, &error), &error);
+            must(fl_mixer_replay(mixer, &call, false, &scratch, &block, &error), &error);
+            check_debug(&run, &block);
+            fl_memory_free(scratch.memory);
+            fl_mixer_destroy(mixer);
+            close_case(&run);
+            found++;
+        }
+        close_common(&common);
+    }
+    if (found == 0) fl_fixture_skip("what the rule sees", "pack pipeline");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_configuration_gives_the_packs_outputs_states_norms_and_decisions),
+        cmocka_unit_test(test_the_rule_sees_the_packs_q_k_v_gate_and_beta),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
