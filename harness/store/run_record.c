@@ -1,5 +1,6 @@
 #include "harness/store/run_record.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -127,23 +128,21 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static size_t axis_size(const fl_text_result *result, char letter) {
+static size_t *axis_member(fl_text_result *result, char letter) {
     switch (letter) {
     case 'L':
-        return result->layers;
+        return &result->layers;
     case 'H':
-        return result->query_heads;
+        return &result->query_heads;
     case 'N':
-        return result->kv_heads;
-    case 'Q':
-        return FL_GATE_QUANTILES;
-    case 'B':
-        return FL_TREND_BINS;
-    case 'E':
-        return FL_TREND_BINS + 1;
+        return &result->kv_heads;
     default:
-        return result->positions;
+        return &result->positions;
     }
+}
+
+static size_t axis_size(const fl_text_result *result, char letter) {
+    return *axis_member((fl_text_result *)result, letter);
 }
 
 static const double *array_at(const fl_text_result *result, size_t offset) {
@@ -190,6 +189,67 @@ fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_resul
     }
     FL_TRY(fl_run_file_set_integer(file, "/", "diverged", result->diverged, error));
     return fl_run_file_set_text(file, "/", "diverged_at", result->diverged ? result->diverged_at : "", error);
+}
+
+/* The first dataset with an axis says how long it is; the others must agree. */
+static fl_status read_array(fl_run_reader *reader, const char *path, const char *axes, double **out,
+                            fl_text_result *sizes, fl_error *error) {
+    size_t rank = 0, shape[4] = {0};
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_doubles(reader, path, out, &rank, shape, error));
+    bool fits = rank == strlen(axes);
+    for (size_t i = 0; fits && i < rank; i++) {
+        size_t *size = axis_member(sizes, axes[i]);
+        if (*size == 0) *size = shape[i];
+        fits = shape[i] > 0 && shape[i] == *size;
+    }
+    return fits
+               ? FL_OK
+               : fl_error_set(error, FL_ERROR_FORMAT, "%s: its shape does not fit the other datasets'", path);
+}
+
+static fl_status read_row(fl_run_reader *reader, const number_row *row, fl_text_result *out,
+                          fl_error *error) {
+    if (row->axes[0] != '\0') {
+        return read_array(reader, row->path, row->axes, (double **)((char *)out + row->offset), out, error);
+    }
+    double *single = NULL, *member = (double *)((char *)out + row->offset);
+    *member = NAN;
+    FL_TRY(read_array(reader, row->path, "", &single, out, error));
+    if (single != NULL) *member = single[0];
+    fl_memory_free(single);
+    return FL_OK;
+}
+
+static fl_status read_all(fl_run_reader *reader, fl_text_result *out, fl_error *error) {
+    for (size_t i = 0; i < COUNT(numbers); i++) FL_TRY(read_row(reader, &numbers[i], out, error));
+    if (out->position_count == NULL) {
+        FL_TRY(read_array(reader, "/text/position_count", "P", &out->position_count, out, error));
+    }
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        double *value = NULL;
+        fl_status status = read_array(reader, counts[i].path, "", &value, out, error);
+        if (status == FL_OK && value != NULL && value[0] >= 0 && value[0] < 9e15) {
+            *(size_t *)((char *)out + counts[i].offset) = (size_t)value[0];
+        }
+        fl_memory_free(value);
+        FL_TRY(status);
+    }
+    double diverged = 0.0;
+    char *where = NULL;
+    FL_TRY(fl_run_reader_attribute_number(reader, "/", "diverged", &diverged, error));
+    FL_TRY(fl_run_reader_attribute_text(reader, "/", "diverged_at", &where, error));
+    out->diverged = diverged != 0.0;
+    snprintf(out->diverged_at, sizeof out->diverged_at, "%s", where);
+    fl_memory_free(where);
+    return FL_OK;
+}
+
+fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *out, fl_error *error) {
+    *out = (fl_text_result){0};
+    fl_status status = read_all(reader, out, error);
+    if (status != FL_OK) fl_text_result_release(out);
+    return status;
 }
 
 fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,

@@ -32,6 +32,10 @@ fl_status fl_run_record_write_config(fl_run_file *file, const fl_resolved *resol
  * for is not there. */
 fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_result *result, fl_error *error);
 
+/* Reads that back: what is not in the file is NULL (single values NaN); head_dim is 0. The shapes of all
+ * datasets must fit together. */
+fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *out, fl_error *error);
+
 /* One figure more under /timing and /memory. */
 fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,
                                       const char *description, fl_error *error);
