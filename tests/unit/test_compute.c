@@ -204,6 +204,129 @@ static double *exact_product(size_t m, size_t n, size_t k, const float *a, const
     return c;
 }
 
+static double left_entry(const fl_small_product *p, size_t i, size_t k) {
+    if (p->shape == FL_LOWER_LEFT && k > i) return 0.0;
+    if (p->shape == FL_UPPER_LEFT && k < i) return 0.0;
+    return (double)(p->transpose_a ? p->a[k * p->stride_a + i] : p->a[i * p->stride_a + k]);
+}
+
+/* One product of every shape and orientation; entries that are not wanted are not compared. */
+static void check_product(const fl_kernels *kernels, fl_random *random, size_t m, size_t n, size_t k,
+                          int way) {
+    fl_small_product p = {.shape = (fl_product_shape)(way / 8),
+                          .transpose_a = way & 1,
+                          .transpose_b = (way & 2) != 0,
+                          .accumulate = (way & 4) != 0,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = -0.5f};
+    p.stride_a = (p.transpose_a ? m : k) + 3;
+    p.stride_b = p.transpose_b ? k : n;
+    p.stride_c = n + 1;
+    float *a = normals(random, (p.transpose_a ? k : m) * p.stride_a, 1.0);
+    float *b = normals(random, (p.transpose_b ? n : k) * p.stride_b, 1.0),
+          *c = normals(random, m * p.stride_c, 1.0);
+    float *kept = block(m * n, sizeof *kept);
+    double *expected = block(m * n, sizeof *expected);
+    p.a = a;
+    p.b = b;
+    p.c = c;
+    for (size_t i = 0; i < m; i++) {
+        if (p.shape == FL_LOWER_LEFT ||
+            p.shape == FL_UPPER_LEFT) { /* the kernel may rely on the zeros being there */
+            for (size_t x = 0; x < k; x++) {
+                float *entry = p.transpose_a ? &a[x * p.stride_a + i] : &a[i * p.stride_a + x];
+                *entry = (float)left_entry(&p, i, x);
+            }
+        }
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0.0;
+            for (size_t x = 0; x < k; x++) {
+                sum += left_entry(&p, i, x) *
+                       (double)(p.transpose_b ? b[j * p.stride_b + x] : b[x * p.stride_b + j]);
+            }
+            expected[i * n + j] = -0.5 * sum + (p.accumulate ? (double)c[i * p.stride_c + j] : 0.0);
+        }
+    }
+    kernels->product(&p);
+    for (size_t i = 0; i < m; i++) {
+        for (size_t j = 0; j < n; j++) {
+            bool wanted = p.shape != FL_LOWER_OUTPUT || j <= i;
+            kept[i * n + j] = wanted ? c[i * p.stride_c + j] : (float)expected[i * n + j];
+        }
+    }
+    fl_assert_close(kept, expected, m * n, 1e-6, "small product");
+    void *const blocks[] = {a, b, c, kept, expected};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+}
+
+static void test_small_products_of_every_shape(void **unused) {
+    (void)unused;
+    static const size_t sizes[][3] = {{1, 1, 1},   {6, 16, 8},   {64, 64, 64}, {13, 33, 20},
+                                      {7, 5, 600}, {50, 60, 50}, {20, 65, 300}};
+    const fl_kernels *const tables[] = {&fl_kernels_baseline, fl_kernels_best()};
+    fl_random random;
+    fl_random_seed(&random, 40, 0);
+    fl_worst_reset();
+    for (size_t table = 0; table < 2; table++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            for (int way = 0; way < 32; way++) {
+                check_product(tables[table], &random, sizes[s][0], sizes[s][1], sizes[s][2], way);
+            }
+        }
+    }
+    printf("worst: small products %.2e\n", fl_worst_reset());
+}
+
+/* Kernels whose two versions should give the same up to rounding, on the same numbers. */
+static void compare_tables(const fl_kernels *one, const fl_kernels *other, fl_random *random, size_t dv,
+                           size_t dk) {
+    size_t size = dv * dk;
+    float *state = normals(random, size, 1.0), *again = block(size, sizeof *again),
+          *x = normals(random, 6 * dk, 1.0);
+    float *value = normals(random, dv, 1.0), y[2][200], weights[5][200], seen[2][5 * 200] = {{0}};
+    memcpy(again, state, size * sizeof *state);
+    fl_step_inputs in = {.query = x,
+                         .key = x + dk,
+                         .value = value,
+                         .decay = x + 2 * dk,
+                         .erase_read = x + 3 * dk,
+                         .erase_write = x + 4 * dk,
+                         .erase_strength = 0.3f,
+                         .write = 0.7f};
+    for (size_t kind = 0; kind < 4; kind++) {
+        if (kind == 1) in.erase_write = in.erase_read = in.key;
+        if (kind == 2) in.decay = NULL;
+        if (kind == 3) in.erase_read = in.erase_write = NULL;
+        one->recurrence_step(dv, dk, &in, state, y[0]);
+        other->recurrence_step(dv, dk, &in, again, y[1]);
+        assert_true(fl_compare_float_floats(again, state, size).relative < 1e-6);
+        assert_true(fl_compare_float_floats(y[1], y[0], dv).relative < 1e-5);
+    }
+    for (size_t i = 0; i < 5; i++) {
+        for (size_t j = 0; j < dv; j++) weights[i][j] = (float)fl_random_normal(random);
+    }
+    one->rows_times_tokens(dv, dk, state, 5, x, seen[0], 200);
+    other->rows_times_tokens(dv, dk, state, 5, x, seen[1], 200);
+    assert_true(fl_compare_float_floats(seen[1], seen[0], 1000).relative < 1e-6);
+    one->tokens_times_rows(5, dv, dk, weights[0], 200, state, seen[0]);
+    other->tokens_times_rows(5, dv, dk, weights[0], 200, state, seen[1]);
+    assert_true(fl_compare_float_floats(seen[1], seen[0], 5 * dk).relative < 1e-6);
+    void *const blocks[] = {state, again, x, value};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
+}
+
+static void test_the_tables_of_kernels_agree(void **unused) {
+    (void)unused;
+    static const size_t dims[][2] = {{1, 1}, {4, 8}, {5, 13}, {64, 64}, {65, 60}, {30, 100}};
+    fl_random random;
+    fl_random_seed(&random, 45, 0);
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        compare_tables(&fl_kernels_baseline, fl_kernels_best(), &random, dims[i][0], dims[i][1]);
+    }
+}
+
 /* A tensor with random stored bytes whose block scales are small half-precision numbers. */
 static fl_tensor random_tensor(fl_random *random, fl_dtype type, size_t rows, size_t columns) {
     size_t bytes = rows * fl_dtype_row_bytes(type, columns), step = fl_dtype_block_bytes(type);
@@ -546,6 +669,8 @@ int main(void) {
         cmocka_unit_test(test_elementary_functions_at_the_limits),
         cmocka_unit_test(test_powers_of_differences_keep_their_accuracy_far_from_zero),
         cmocka_unit_test(test_triangular_solves),
+        cmocka_unit_test(test_small_products_of_every_shape),
+        cmocka_unit_test(test_the_tables_of_kernels_agree),
         cmocka_unit_test(test_linear_and_embed_for_every_stored_type_widened_and_streamed),
         cmocka_unit_test(test_linear_backward_is_the_product_with_the_weight),
         cmocka_unit_test(test_widening_stops_at_the_budget_and_absent_tensors_are_refused),
