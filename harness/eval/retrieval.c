@@ -18,25 +18,24 @@ static const char filler[] =
 enum { MOST_NEEDLES = 8, LINE_BYTES = 256, CODED_LETTERS = 6 };
 
 typedef enum haystack { HAYSTACK_FILLER, HAYSTACK_PROSE, HAYSTACK_NEEDLES } haystack;
-typedef enum wording { WORDING_NUMBERS, WORDING_UUIDS } wording;
 
 /* The rows of RULER's needle family. */
 typedef struct needle_kind {
     fl_retrieval_kind kind;
     haystack haystack;
-    wording keys, values; /* keys: WORDING_NUMBERS means words */
+    bool uuid_keys, uuid_values; /* else two words, and a number of seven digits */
     size_t needles, asked_keys, values_per_key;
 } needle_kind;
 
 static const needle_kind needle_kinds[] = {
-    {FL_RETRIEVAL_SINGLE_1, HAYSTACK_FILLER, WORDING_NUMBERS, WORDING_NUMBERS, 1, 1, 1},
-    {FL_RETRIEVAL_SINGLE_2, HAYSTACK_PROSE, WORDING_NUMBERS, WORDING_NUMBERS, 1, 1, 1},
-    {FL_RETRIEVAL_SINGLE_3, HAYSTACK_PROSE, WORDING_NUMBERS, WORDING_UUIDS, 1, 1, 1},
-    {FL_RETRIEVAL_MULTIKEY_1, HAYSTACK_PROSE, WORDING_NUMBERS, WORDING_NUMBERS, 4, 1, 1},
-    {FL_RETRIEVAL_MULTIKEY_2, HAYSTACK_NEEDLES, WORDING_NUMBERS, WORDING_NUMBERS, 1, 1, 1},
-    {FL_RETRIEVAL_MULTIKEY_3, HAYSTACK_NEEDLES, WORDING_UUIDS, WORDING_UUIDS, 1, 1, 1},
-    {FL_RETRIEVAL_MULTIVALUE, HAYSTACK_PROSE, WORDING_NUMBERS, WORDING_NUMBERS, 4, 1, 4},
-    {FL_RETRIEVAL_MULTIQUERY, HAYSTACK_PROSE, WORDING_NUMBERS, WORDING_NUMBERS, 4, 4, 1},
+    {FL_RETRIEVAL_SINGLE_1, HAYSTACK_FILLER, false, false, 1, 1, 1},
+    {FL_RETRIEVAL_SINGLE_2, HAYSTACK_PROSE, false, false, 1, 1, 1},
+    {FL_RETRIEVAL_SINGLE_3, HAYSTACK_PROSE, false, true, 1, 1, 1},
+    {FL_RETRIEVAL_MULTIKEY_1, HAYSTACK_PROSE, false, false, 4, 1, 1},
+    {FL_RETRIEVAL_MULTIKEY_2, HAYSTACK_NEEDLES, false, false, 1, 1, 1},
+    {FL_RETRIEVAL_MULTIKEY_3, HAYSTACK_NEEDLES, true, true, 1, 1, 1},
+    {FL_RETRIEVAL_MULTIVALUE, HAYSTACK_PROSE, false, false, 4, 1, 4},
+    {FL_RETRIEVAL_MULTIQUERY, HAYSTACK_PROSE, false, false, 4, 4, 1},
 };
 
 /* One prompt in the making. A make_text appends the prompt with `units` of filler and sets the answers. */
@@ -55,9 +54,9 @@ static void set_answer(fl_retrieval_prompt *prompt, size_t index, const char *an
     if (index >= prompt->answer_count) prompt->answer_count = index + 1;
 }
 
-static fl_status add_filler_characters(fl_text_buffer *text, size_t start, size_t count, fl_error *error) {
+static fl_status add_filler_characters(fl_text_buffer *text, size_t count, fl_error *error) {
     const size_t period = sizeof filler; /* the text and one space */
-    for (size_t i = start; i < start + count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const size_t at = i % period;
         FL_TRY(fl_text_buffer_add(text, at + 1 < period ? filler + at : " ", 1, error));
     }
@@ -74,9 +73,9 @@ static fl_status make_passkey(maker *make, size_t units, fl_error *error) {
                                      "Find it and memorize them. I will "
                                      "quiz you about the important information there.\n",
                                      error));
-    FL_TRY(add_filler_characters(make->text, 0, before, error));
+    FL_TRY(add_filler_characters(make->text, before, error));
     FL_TRY(fl_text_buffer_add_string(make->text, line, error));
-    FL_TRY(add_filler_characters(make->text, 0, units - before, error));
+    FL_TRY(add_filler_characters(make->text, units - before, error));
     set_answer(make->prompt, 0, key);
     make->prompt->first_integer = true;
     make->prompt->new_tokens = 16;
@@ -172,13 +171,13 @@ typedef struct needle_words {
 } needle_words;
 
 static void draw_needle(fl_random *random, const needle_kind *kind, char *key, char *value) {
-    (kind->keys == WORDING_UUIDS ? draw_uuid : draw_words)(random, key, FL_RETRIEVAL_ANSWER_BYTES);
-    (kind->values == WORDING_UUIDS ? draw_uuid : draw_number)(random, value, FL_RETRIEVAL_ANSWER_BYTES);
+    (kind->uuid_keys ? draw_uuid : draw_words)(random, key, FL_RETRIEVAL_ANSWER_BYTES);
+    (kind->uuid_values ? draw_uuid : draw_number)(random, value, FL_RETRIEVAL_ANSWER_BYTES);
 }
 
 static void write_needle(const needle_kind *kind, const char *key, const char *value, char *out) {
     snprintf(out, LINE_BYTES, "One of the special magic %s for %s is: %s.",
-             kind->values == WORDING_UUIDS ? "uuids" : "numbers", key, value);
+             kind->uuid_values ? "uuids" : "numbers", key, value);
 }
 
 /* Distinct keys, except that all needles of multivalue share the first. */
@@ -222,8 +221,7 @@ static fl_status add_lines(maker *make, const needle_kind *kind, const needle_wo
 static fl_status add_question(maker *make, const needle_kind *kind, const needle_words *words,
                               fl_error *error) {
     const bool one = kind->asked_keys * kind->values_per_key == 1;
-    const char *type =
-        kind->values == WORDING_UUIDS ? (one ? "uuid" : "uuids") : (one ? "number" : "numbers");
+    const char *type = kind->uuid_values ? (one ? "uuid" : "uuids") : (one ? "number" : "numbers");
     char query[LINE_BYTES * 2];
     size_t used = 0;
     for (size_t k = 0; k < kind->asked_keys; k++) {
@@ -249,8 +247,7 @@ static const needle_kind *needle_kind_of(fl_retrieval_kind kind) {
 static fl_status make_needles(maker *make, size_t units, fl_error *error) {
     const needle_kind *kind = needle_kind_of(make->request->kind);
     const bool one = kind->asked_keys * kind->values_per_key == 1;
-    const char *type =
-        kind->values == WORDING_UUIDS ? (one ? "uuid" : "uuids") : (one ? "number" : "numbers");
+    const char *type = kind->uuid_values ? (one ? "uuid" : "uuids") : (one ? "number" : "numbers");
     needle_words words;
     char needles[MOST_NEEDLES][LINE_BYTES];
     size_t place[MOST_NEEDLES];

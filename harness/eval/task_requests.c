@@ -390,7 +390,7 @@ fl_status fl_task_requests_build(const fl_task_config *config, const fl_tokenize
     }
     if (status != FL_OK) {
         fl_task_requests_destroy(task);
-        return fl_error_prepend(error, status, "task %s", config->label);
+        return status;
     }
     *out = task;
     return FL_OK;
