@@ -37,15 +37,35 @@ fl_status fl_tokenizer_add_byte_level(fl_tokenizer *tokenizer, bool prefix_space
     return add_step(tokenizer, FL_STEP_BYTE_LEVEL, error) != NULL ? FL_OK : FL_ERROR_UNSUPPORTED;
 }
 
+fl_status fl_tokenizer_add_metaspace(fl_tokenizer *tokenizer, const char *replacement,
+                                     fl_metaspace_prefix prefix, fl_error *error) {
+    fl_pre_step *step = add_step(tokenizer, FL_STEP_METASPACE, error);
+    if (step == NULL) return FL_ERROR_UNSUPPORTED;
+    step->prefix = prefix;
+    return fl_memory_copy_string(&step->text, replacement, error);
+}
+
+static fl_status copy_texts(const char *from, const char *to, char **from_copy, char **to_copy,
+                            fl_error *error) {
+    *from_copy = *to_copy = NULL;
+    if (from != NULL) FL_TRY(fl_memory_copy_string(from_copy, from, error));
+    return to != NULL ? fl_memory_copy_string(to_copy, to, error) : FL_OK;
+}
+
+fl_status fl_tokenizer_add_decoder(fl_tokenizer *tokenizer, fl_decoder decoder, fl_error *error) {
+    if (tokenizer->decoder_count == FL_TOKEN_STEPS_MAX)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "more than %d decoders", FL_TOKEN_STEPS_MAX);
+    fl_decoder *slot = &tokenizer->decoders[tokenizer->decoder_count++];
+    *slot = decoder;
+    return copy_texts(decoder.from, decoder.to, &slot->from, &slot->to, error);
+}
+
 fl_status fl_tokenizer_add_normaliser(fl_tokenizer *tokenizer, fl_normaliser normaliser, fl_error *error) {
     if (tokenizer->normaliser_count == FL_TOKEN_STEPS_MAX)
         return fl_error_set(error, FL_ERROR_UNSUPPORTED, "more than %d normalizers", FL_TOKEN_STEPS_MAX);
     fl_normaliser *slot = &tokenizer->normalisers[tokenizer->normaliser_count++];
     *slot = normaliser;
-    slot->from = slot->to = NULL;
-    if (normaliser.from != NULL) FL_TRY(fl_memory_copy_string(&slot->from, normaliser.from, error));
-    if (normaliser.to != NULL) FL_TRY(fl_memory_copy_string(&slot->to, normaliser.to, error));
-    return FL_OK;
+    return copy_texts(normaliser.from, normaliser.to, &slot->from, &slot->to, error);
 }
 
 fl_status fl_tokenizer_add_template(fl_tokenizer *tokenizer, const int32_t *before, size_t before_count,
@@ -62,24 +82,10 @@ fl_status fl_tokenizer_add_template(fl_tokenizer *tokenizer, const int32_t *befo
     return FL_OK;
 }
 
-/* The bytes of a token: its byte-level form undone, or as written when a character of it stands for no byte.
- */
-static fl_status append_decoded(const char *text, size_t bytes, fl_text_buffer *out, fl_error *error) {
-    FL_TRY(fl_text_reserve(out, bytes, error));
-    size_t start = out->count;
-    for (size_t position = 0; position < bytes;) {
-        int byte = fl_text_character_byte(fl_text_next(text, bytes, &position));
-        if (byte < 0) {
-            out->count = start;
-            return fl_text_append(out, text, bytes, error);
-        }
-        out->bytes[out->count++] = (char)byte;
-    }
-    return FL_OK;
-}
-
 static bool is_byte_level(const fl_tokenizer *tokenizer) {
-    bool found = tokenizer->decoder == FL_DECODER_BYTE_LEVEL;
+    bool found = false;
+    for (size_t i = 0; i < tokenizer->decoder_count; i++)
+        found = found || tokenizer->decoders[i].kind == FL_DECODE_BYTE_LEVEL;
     for (size_t i = 0; i < tokenizer->step_count; i++)
         found = found || tokenizer->steps[i].kind == FL_STEP_BYTE_LEVEL;
     return found;
@@ -92,7 +98,8 @@ static fl_status decode_vocabulary(fl_tokenizer *tokenizer, fl_error *error) {
     FL_TRY(fl_text_reserve(&tokenizer->decoded, tokenizer->vocabulary.text.count, error));
     for (size_t id = 0; id < count; id++) {
         const char *text = fl_vocabulary_text(&tokenizer->vocabulary, (int32_t)id, &bytes);
-        if (text != NULL && byte_level) FL_TRY(append_decoded(text, bytes, &tokenizer->decoded, error));
+        if (text != NULL && byte_level)
+            FL_TRY(fl_text_append_byte_level_undone(text, bytes, &tokenizer->decoded, error));
         if (text != NULL && !byte_level) FL_TRY(fl_text_append(&tokenizer->decoded, text, bytes, error));
         tokenizer->decoded_at[id + 1] = tokenizer->decoded.count;
     }
@@ -145,10 +152,18 @@ static fl_status hash_tokenizer(fl_tokenizer *tokenizer, fl_error *error) {
     }
     for (size_t i = 0; i < tokenizer->step_count; i++) {
         const fl_pre_step *step = &tokenizer->steps[i];
-        hash_number(stream, step->kind | step->by << 4 | step->behaviour << 8 | step->invert << 12);
+        hash_number(stream, step->kind | step->by << 4 | step->behaviour << 8 | step->invert << 12 |
+                                step->prefix << 13);
         hash_text(stream, step->text);
     }
-    hash_number(stream, tokenizer->decoder);
+    for (size_t i = 0; i < tokenizer->decoder_count; i++) {
+        const fl_decoder *decoder = &tokenizer->decoders[i];
+        hash_number(stream, decoder->kind);
+        hash_number(stream, (int64_t)decoder->start);
+        hash_number(stream, (int64_t)decoder->stop);
+        hash_text(stream, decoder->from);
+        hash_text(stream, decoder->to);
+    }
     fl_hash_stream_add(stream, tokenizer->before, sizeof tokenizer->before);
     fl_hash_stream_add(stream, tokenizer->after, sizeof tokenizer->after);
     tokenizer->hash = fl_hash_stream_value(stream);
@@ -223,44 +238,16 @@ void fl_tokenizer_close(fl_tokenizer *tokenizer) {
         fl_memory_free(tokenizer->normalisers[i].from);
         fl_memory_free(tokenizer->normalisers[i].to);
     }
+    for (size_t i = 0; i < tokenizer->decoder_count; i++) {
+        fl_memory_free(tokenizer->decoders[i].from);
+        fl_memory_free(tokenizer->decoders[i].to);
+    }
     fl_added_release(&tokenizer->added);
     fl_bpe_release(&tokenizer->bpe);
     fl_vocabulary_release(&tokenizer->vocabulary);
     fl_text_release(&tokenizer->decoded);
     fl_memory_free(tokenizer->decoded_at);
     fl_memory_free(tokenizer);
-}
-
-fl_status fl_tokenizer_decode(const fl_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                              bool skip_special, char **text, size_t *bytes, fl_error *error) {
-    fl_text_buffer joined = {0}, sound = {0};
-    bool spaced = false;
-    fl_status status;
-    FL_TRY_DONE(status, fl_text_reserve(&joined, 4 * count, error));
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0) {
-            status = fl_error_set(error, FL_ERROR_ARGUMENT, "token %zu has the id %d", i, (int)ids[i]);
-            goto done;
-        }
-        size_t token_bytes;
-        const char *token = fl_tokenizer_token(tokenizer, ids[i], &token_bytes);
-        const fl_added_token *added = fl_added_find(&tokenizer->added, ids[i]);
-        if (token == NULL || (skip_special && added != NULL && added->special)) continue;
-        if (tokenizer->decoder == FL_DECODER_NONE) {
-            token = fl_vocabulary_text(&tokenizer->vocabulary, ids[i], &token_bytes);
-            if (spaced) FL_TRY_DONE(status, fl_text_append(&joined, " ", 1, error));
-            spaced = true;
-        }
-        FL_TRY_DONE(status, fl_text_append(&joined, token, token_bytes, error));
-    }
-    FL_TRY_DONE(status, fl_text_sanitise(joined.bytes, joined.count, &sound, error));
-    *text = sound.bytes;
-    *bytes = sound.count;
-    sound = (fl_text_buffer){0};
-done:
-    fl_text_release(&joined);
-    fl_text_release(&sound);
-    return status;
 }
 
 size_t fl_tokenizer_vocabulary(const fl_tokenizer *tokenizer) {

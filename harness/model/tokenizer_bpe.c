@@ -7,18 +7,12 @@
 #include "harness/base/memory.h"
 #include "harness/model/tokenizer_parts.h"
 
-enum { FIRST_MERGE_SLOTS = 1 << 10, NO_SYMBOL = -1 };
+enum { FIRST_MERGE_SLOTS = 1 << 10, NO_SYMBOL = -1, HEAP_WIDTH = 4 };
 
 typedef struct fl_bpe_symbol {
     int32_t id; /* -1: merged into its left neighbour */
     int32_t previous, next;
 } fl_bpe_symbol;
-
-typedef struct fl_bpe_candidate {
-    int32_t rank;
-    int32_t position;
-    int32_t result;
-} fl_bpe_candidate;
 
 /* The slot that holds this pair, or the free one where it belongs. */
 static fl_bpe_merge *merge_slot(const fl_bpe *bpe, int32_t left, int32_t right) {
@@ -74,7 +68,6 @@ static size_t continuing_bytes(const fl_bpe *bpe, const char *right, size_t righ
 
 fl_status fl_bpe_add_merge(fl_bpe *bpe, const fl_vocabulary *vocabulary, size_t rank, const char *left,
                            size_t left_bytes, const char *right, size_t right_bytes, fl_error *error) {
-    if (rank >= INT32_MAX) return fl_error_set(error, FL_ERROR_FORMAT, "more than %d merges", INT32_MAX);
     int32_t left_id, right_id, result;
     FL_TRY(find_part(vocabulary, rank, left, left_bytes, &left_id, error));
     FL_TRY(find_part(vocabulary, rank, right, right_bytes, &right_id, error));
@@ -85,11 +78,17 @@ fl_status fl_bpe_add_merge(fl_bpe *bpe, const fl_vocabulary *vocabulary, size_t 
     if (status == FL_OK) status = find_part(vocabulary, rank, whole.bytes, whole.count, &result, error);
     fl_text_release(&whole);
     FL_TRY(status);
+    return fl_bpe_add_merge_ids(bpe, rank, left_id, right_id, result, error);
+}
+
+fl_status fl_bpe_add_merge_ids(fl_bpe *bpe, size_t rank, int32_t left, int32_t right, int32_t result,
+                               fl_error *error) {
+    if (rank >= INT32_MAX) return fl_error_set(error, FL_ERROR_FORMAT, "more than %d merges", INT32_MAX);
     if (2 * (bpe->merge_count + 1) > bpe->merge_slots) FL_TRY(grow_merges(bpe, error));
-    fl_bpe_merge *merge = merge_slot(bpe, left_id, right_id);
+    fl_bpe_merge *merge = merge_slot(bpe, left, right);
     if (merge->rank < 0) bpe->merge_count++;
     /* Of a pair given twice the last one counts. */
-    *merge = (fl_bpe_merge){left_id, right_id, (int32_t)rank, result};
+    *merge = (fl_bpe_merge){left, right, (int32_t)rank, result};
     return FL_OK;
 }
 
@@ -145,10 +144,6 @@ static fl_status add_symbol(fl_bpe_scratch *scratch, int32_t id, fl_error *error
     return FL_OK;
 }
 
-static bool comes_before(fl_bpe_candidate a, fl_bpe_candidate b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.position < b.position;
-}
-
 static fl_status push_candidate(const fl_bpe *bpe, fl_bpe_scratch *scratch, int32_t position,
                                 fl_error *error) {
     const fl_bpe_symbol *left = &scratch->symbols[position];
@@ -159,22 +154,25 @@ static fl_status push_candidate(const fl_bpe *bpe, fl_bpe_scratch *scratch, int3
         FL_TRY(FL_RESIZE(&scratch->heap, scratch->heap_capacity, capacity, error));
         scratch->heap_capacity = capacity;
     }
-    fl_bpe_candidate candidate = {merge->rank, position, merge->result};
+    uint64_t candidate = (uint64_t)merge->rank << 32 | (uint32_t)position;
     size_t at = scratch->heap_count++;
-    for (; at > 0 && comes_before(candidate, scratch->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        scratch->heap[at] = scratch->heap[(at - 1) / 2];
+    for (size_t parent; at > 0 && candidate < scratch->heap[parent = (at - 1) / HEAP_WIDTH]; at = parent)
+        scratch->heap[at] = scratch->heap[parent];
     scratch->heap[at] = candidate;
     return FL_OK;
 }
 
-static fl_bpe_candidate pop_candidate(fl_bpe_scratch *scratch) {
-    fl_bpe_candidate *heap = scratch->heap, top = heap[0], last = heap[--scratch->heap_count];
+static uint64_t pop_candidate(fl_bpe_scratch *scratch) {
+    uint64_t *heap = scratch->heap, top = heap[0], last = heap[--scratch->heap_count];
     size_t at = 0;
-    for (size_t child = 1; child < scratch->heap_count; child = 2 * at + 1) {
-        if (child + 1 < scratch->heap_count && comes_before(heap[child + 1], heap[child])) child++;
-        if (!comes_before(heap[child], last)) break;
-        heap[at] = heap[child];
-        at = child;
+    for (size_t first; (first = HEAP_WIDTH * at + 1) < scratch->heap_count;) {
+        size_t least = first, end = first + HEAP_WIDTH;
+        if (end > scratch->heap_count) end = scratch->heap_count;
+        for (size_t child = first + 1; child < end; child++)
+            if (heap[child] < heap[least]) least = child;
+        if (heap[least] >= last) break;
+        heap[at] = heap[least];
+        at = least;
     }
     heap[at] = last;
     return top;
@@ -186,18 +184,19 @@ static fl_status merge_symbols(const fl_bpe *bpe, fl_bpe_scratch *scratch, fl_er
     for (size_t i = 0; i + 1 < scratch->symbol_count; i++)
         FL_TRY(push_candidate(bpe, scratch, (int32_t)i, error));
     while (scratch->heap_count > 0) {
-        fl_bpe_candidate candidate = pop_candidate(scratch);
-        fl_bpe_symbol *left = &symbols[candidate.position];
+        uint64_t candidate = pop_candidate(scratch);
+        int32_t position = (int32_t)(uint32_t)candidate;
+        fl_bpe_symbol *left = &symbols[position];
         if (left->id < 0 || left->next == NO_SYMBOL) continue;
         fl_bpe_symbol *right = &symbols[left->next];
         const fl_bpe_merge *merge = find_merge(bpe, left->id, right->id);
-        if (merge == NULL || merge->result != candidate.result) continue;
-        left->id = candidate.result;
+        if (merge == NULL || (uint64_t)merge->rank != candidate >> 32) continue;
+        left->id = merge->result;
         left->next = right->next;
         right->id = -1;
-        if (left->next != NO_SYMBOL) symbols[left->next].previous = candidate.position;
+        if (left->next != NO_SYMBOL) symbols[left->next].previous = position;
         if (left->previous != NO_SYMBOL) FL_TRY(push_candidate(bpe, scratch, left->previous, error));
-        if (left->next != NO_SYMBOL) FL_TRY(push_candidate(bpe, scratch, candidate.position, error));
+        if (left->next != NO_SYMBOL) FL_TRY(push_candidate(bpe, scratch, position, error));
     }
     return FL_OK;
 }

@@ -10,6 +10,7 @@ typedef struct fl_encoder {
     fl_pattern_matcher *matcher;
     fl_bpe_scratch scratch;
     fl_id_list ids;
+    bool begins_text; /* the piece that enters the steps is where the whole text begins */
 } fl_encoder;
 
 static fl_status run_steps(fl_encoder *encoder, size_t step, const char *text, size_t bytes, fl_error *error);
@@ -147,6 +148,21 @@ static fl_status byte_level(fl_encoder *encoder, size_t step, const char *text, 
     return status;
 }
 
+static fl_status metaspace(fl_encoder *encoder, size_t step, const char *text, size_t bytes,
+                           fl_error *error) {
+    const fl_pre_step *rule = &encoder->tokenizer->steps[step];
+    size_t mark = strlen(rule->text);
+    bool marked = text[0] == ' ' || (bytes >= mark && memcmp(text, rule->text, mark) == 0);
+    bool wanted =
+        rule->prefix == FL_PREFIX_ALWAYS || (rule->prefix == FL_PREFIX_FIRST && encoder->begins_text);
+    fl_text_buffer changed = {0};
+    fl_status status = fl_text_append(&changed, rule->text, wanted && !marked ? mark : 0, error);
+    if (status == FL_OK) status = fl_text_append_replaced(text, bytes, " ", rule->text, &changed, error);
+    if (status == FL_OK) status = run_steps(encoder, step + 1, changed.bytes, changed.count, error);
+    fl_text_release(&changed);
+    return status;
+}
+
 /* Its depth is the number of steps, at most FL_TOKEN_STEPS_MAX. */
 static fl_status run_steps(fl_encoder *encoder, size_t step, const char *text, size_t bytes,
                            fl_error *error) {
@@ -160,26 +176,12 @@ static fl_status run_steps(fl_encoder *encoder, size_t step, const char *text, s
         return prefix_space(encoder, step, text, bytes, error);
     case FL_STEP_BYTE_LEVEL:
         return byte_level(encoder, step, text, bytes, error);
+    case FL_STEP_METASPACE:
+        return metaspace(encoder, step, text, bytes, error);
     case FL_STEP_SPLIT:
         break;
     }
     return split(encoder, step, text, bytes, error);
-}
-
-static fl_status replace(const fl_normaliser *rule, const char *text, size_t bytes, fl_text_buffer *out,
-                         fl_error *error) {
-    size_t from_bytes = strlen(rule->from), to_bytes = strlen(rule->to), done = 0;
-    for (size_t at = 0; at + from_bytes <= bytes;) {
-        if (memcmp(text + at, rule->from, from_bytes) != 0) {
-            at++;
-            continue;
-        }
-        FL_TRY(fl_text_append(out, text + done, at - done, error));
-        FL_TRY(fl_text_append(out, rule->to, to_bytes, error));
-        at += from_bytes;
-        done = at;
-    }
-    return fl_text_append(out, text + done, bytes - done, error);
 }
 
 static fl_status strip(const fl_normaliser *rule, const char *text, size_t bytes, fl_text_buffer *out,
@@ -202,7 +204,7 @@ static fl_status apply_normaliser(const fl_normaliser *rule, const char *text, s
     case FL_NORMALISE_STRIP:
         return strip(rule, text, bytes, out, error);
     case FL_NORMALISE_REPLACE:
-        return replace(rule, text, bytes, out, error);
+        return fl_text_append_replaced(text, bytes, rule->from, rule->to, out, error);
     case FL_NORMALISE_PREPEND:
         break;
     }
@@ -231,15 +233,20 @@ fl_status fl_tokenizer_normalise(const fl_tokenizer *tokenizer, const char *text
 static fl_status take_normalised_piece(void *context, const fl_added_token *token, const char *text,
                                        size_t bytes, fl_error *error) {
     fl_encoder *encoder = context;
-    if (token != NULL) return fl_id_list_append(&encoder->ids, token->id, error);
-    return run_steps(encoder, 0, text, bytes, error);
+    fl_status status = token != NULL ? fl_id_list_append(&encoder->ids, token->id, error)
+                                     : run_steps(encoder, 0, text, bytes, error);
+    encoder->begins_text = false;
+    return status;
 }
 
 static fl_status take_raw_piece(void *context, const fl_added_token *token, const char *text, size_t bytes,
                                 fl_error *error) {
     fl_encoder *encoder = context;
     const fl_tokenizer *tokenizer = encoder->tokenizer;
-    if (token != NULL) return fl_id_list_append(&encoder->ids, token->id, error);
+    if (token != NULL) {
+        encoder->begins_text = false;
+        return fl_id_list_append(&encoder->ids, token->id, error);
+    }
     fl_text_buffer normalised = {0};
     fl_status status = FL_OK;
     if (tokenizer->normaliser_count > 0) {
@@ -250,6 +257,7 @@ static fl_status take_raw_piece(void *context, const fl_added_token *token, cons
     if (status == FL_OK)
         status = fl_added_split(&tokenizer->added, &tokenizer->added.normalised, text, bytes,
                                 take_normalised_piece, encoder, error);
+    encoder->begins_text = false;
     fl_text_release(&normalised);
     return status;
 }
@@ -261,7 +269,7 @@ static fl_status append_ids(fl_id_list *list, const int32_t *ids, size_t count, 
 
 fl_status fl_tokenizer_encode(const fl_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
                               int32_t **ids, size_t *count, fl_error *error) {
-    fl_encoder encoder = {.tokenizer = tokenizer};
+    fl_encoder encoder = {.tokenizer = tokenizer, .begins_text = true};
     fl_text_buffer sound = {0};
     fl_status status;
     FL_TRY_DONE(status, fl_pattern_matcher_create(&encoder.matcher, error));

@@ -2,7 +2,9 @@
  * a table here; each follows the family's tokenizer.json (NFC included, which llama.cpp leaves out), and a
  * name that is not in the table is refused. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
@@ -10,6 +12,8 @@
 #include "harness/model/tokenizer_parts.h"
 
 #define KEY(name) "tokenizer.ggml." name
+
+enum { SCORED_TOKEN_BYTES = 1024 };
 
 typedef enum token_type {
     TOKEN_NORMAL = 1,
@@ -65,7 +69,7 @@ static fl_status find_family(const fl_gguf *gguf, const token_family **out, fl_e
 }
 
 static fl_status add_family(const token_family *family, fl_tokenizer *tokenizer, fl_error *error) {
-    tokenizer->decoder = FL_DECODER_BYTE_LEVEL;
+    FL_TRY(fl_tokenizer_add_decoder(tokenizer, (fl_decoder){.kind = FL_DECODE_BYTE_LEVEL}, error));
     tokenizer->bpe.ignore_merges = family->ignore_merges;
     if (family->nfc)
         FL_TRY(fl_tokenizer_add_normaliser(
@@ -142,6 +146,81 @@ static fl_status read_merges(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_er
     return FL_OK;
 }
 
+/* Two tokens that make a third. */
+typedef struct scored_merge {
+    double score; /* of the result */
+    int32_t result, left, right;
+} scored_merge;
+
+typedef struct scored_merges {
+    scored_merge *items; /* fl_memory block */
+    size_t count, capacity;
+} scored_merges;
+
+/* The order in which Hugging Face writes the merges of a SentencePiece model into tokenizer.json. */
+static int compare_merges(const void *left, const void *right) {
+    const scored_merge *a = left, *b = right;
+    if (a->score != b->score) return a->score > b->score ? -1 : 1;
+    if (a->result != b->result) return a->result < b->result ? -1 : 1;
+    if (a->left != b->left) return a->left < b->left ? -1 : 1;
+    return a->right < b->right ? -1 : a->right > b->right;
+}
+
+static fl_status collect_splits(const fl_tokenizer *tokenizer, int32_t id, double score,
+                                scored_merges *merges, fl_error *error) {
+    size_t bytes = 0, cut = 0;
+    const fl_vocabulary *vocabulary = &tokenizer->vocabulary;
+    const char *text = fl_vocabulary_text(vocabulary, id, &bytes);
+    if (bytes > SCORED_TOKEN_BYTES)
+        return fl_error_set(error, FL_ERROR_FORMAT, "token %d has %zu bytes (at most %d)", (int)id, bytes,
+                            SCORED_TOKEN_BYTES);
+    if (bytes == 0) return FL_OK;
+    for (fl_text_next(text, bytes, &cut); cut < bytes; fl_text_next(text, bytes, &cut)) {
+        int32_t left = fl_vocabulary_find(vocabulary, text, cut);
+        int32_t right = left >= 0 ? fl_vocabulary_find(vocabulary, text + cut, bytes - cut) : -1;
+        if (right < 0) continue;
+        if (merges->count == merges->capacity) {
+            size_t capacity = merges->capacity == 0 ? 1024 : 2 * merges->capacity;
+            FL_TRY(FL_RESIZE(&merges->items, merges->capacity, capacity, error));
+            merges->capacity = capacity;
+        }
+        merges->items[merges->count++] = (scored_merge){score, id, left, right};
+    }
+    return FL_OK;
+}
+
+static fl_status collect_merges(const fl_gguf *gguf, const fl_tokenizer *tokenizer, scored_merges *merges,
+                                fl_error *error) {
+    size_t count = tokenizer->vocabulary.count, scores;
+    if (!fl_gguf_array_count(gguf, KEY("scores"), &scores) || scores != count)
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s is not a list of %zu numbers", KEY("scores"), count);
+    for (size_t id = 0; id < count; id++) {
+        double score;
+        int64_t type = TOKEN_NORMAL;
+        if (!fl_gguf_array_number(gguf, KEY("scores"), id, &score) || isnan(score))
+            return fl_error_set(error, FL_ERROR_FORMAT, "%s: element %zu is not a number", KEY("scores"), id);
+        fl_gguf_array_integer(gguf, KEY("token_type"), id, &type);
+        if (type == TOKEN_NORMAL && tokenizer->vocabulary.tokens[id].indexed)
+            FL_TRY(collect_splits(tokenizer, (int32_t)id, score, merges, error));
+    }
+    return FL_OK;
+}
+
+/* A SentencePiece model has no merges: two neighbours merge when the vocabulary has the result, best score
+ * first. */
+static fl_status read_scores(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_error *error) {
+    scored_merges merges = {0};
+    fl_status status = collect_merges(gguf, tokenizer, &merges, error);
+    if (status == FL_OK && merges.count > 0)
+        qsort(merges.items, merges.count, sizeof *merges.items, compare_merges);
+    for (size_t rank = 0; rank < merges.count && status == FL_OK; rank++) {
+        const scored_merge *merge = &merges.items[rank];
+        status = fl_bpe_add_merge_ids(&tokenizer->bpe, rank, merge->left, merge->right, merge->result, error);
+    }
+    fl_memory_free(merges.items);
+    return status;
+}
+
 static fl_status read_special_id(const fl_gguf *gguf, const char *key, const fl_tokenizer *tokenizer,
                                  int32_t *id, fl_error *error) {
     uint64_t value;
@@ -158,9 +237,8 @@ static fl_status read_switch(const fl_gguf *gguf, const char *key, bool *on, fl_
     return FL_OK;
 }
 
-static fl_status read_specials(const fl_gguf *gguf, const token_family *family, fl_tokenizer *tokenizer,
-                               fl_error *error) {
-    bool adds_bos = family->bos, adds_eos = false;
+static fl_status read_specials(const fl_gguf *gguf, bool adds_bos, fl_tokenizer *tokenizer, fl_error *error) {
+    bool adds_eos = false;
     FL_TRY(read_special_id(gguf, KEY("bos_token_id"), tokenizer, &tokenizer->bos, error));
     FL_TRY(read_special_id(gguf, KEY("eos_token_id"), tokenizer, &tokenizer->eos, error));
     FL_TRY(read_switch(gguf, KEY("add_bos_token"), &adds_bos, error));
@@ -174,22 +252,64 @@ static fl_status read_specials(const fl_gguf *gguf, const token_family *family, 
     return fl_tokenizer_add_template(tokenizer, &tokenizer->bos, adds_bos, &tokenizer->eos, adds_eos, error);
 }
 
-static fl_status read_keys(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_error *error) {
-    const char *model;
-    size_t bytes;
+static fl_status read_byte_level(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_error *error) {
     const token_family *family = NULL;
-    if (!fl_gguf_find_string(gguf, KEY("model"), &model, &bytes))
-        return fl_error_set(error, FL_ERROR_FORMAT, "no tokenizer in this file (%s is missing)",
-                            KEY("model"));
-    if (bytes != 4 || memcmp(model, "gpt2", 4) != 0)
-        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
-                            "%s \"%.*s\" is not supported (only gpt2, byte-level BPE)", KEY("model"),
-                            (int)bytes, model);
     FL_TRY(find_family(gguf, &family, error));
     FL_TRY(add_family(family, tokenizer, error));
     FL_TRY(read_tokens(gguf, tokenizer, error));
     FL_TRY(read_merges(gguf, tokenizer, error));
-    return read_specials(gguf, family, tokenizer, error);
+    return read_specials(gguf, family->bos, tokenizer, error);
+}
+
+/* Llama's steps: a mark in front of every piece of text unless the file says otherwise, and for every space.
+ */
+static fl_status add_marks(bool prefix, fl_tokenizer *tokenizer, fl_error *error) {
+    static char mark[] = "\xE2\x96\x81", space[] = " ";
+    if (prefix)
+        FL_TRY(fl_tokenizer_add_normaliser(tokenizer,
+                                           (fl_normaliser){.kind = FL_NORMALISE_PREPEND, .to = mark}, error));
+    FL_TRY(fl_tokenizer_add_normaliser(
+        tokenizer, (fl_normaliser){.kind = FL_NORMALISE_REPLACE, .from = space, .to = mark}, error));
+    FL_TRY(fl_tokenizer_add_decoder(
+        tokenizer, (fl_decoder){.kind = FL_DECODE_REPLACE, .from = mark, .to = space}, error));
+    FL_TRY(fl_tokenizer_add_decoder(tokenizer, (fl_decoder){.kind = FL_DECODE_BYTE_FALLBACK}, error));
+    FL_TRY(fl_tokenizer_add_decoder(tokenizer, (fl_decoder){.kind = FL_DECODE_FUSE}, error));
+    if (!prefix) return FL_OK;
+    return fl_tokenizer_add_decoder(tokenizer,
+                                    (fl_decoder){.kind = FL_DECODE_STRIP, .from = space, .start = 1}, error);
+}
+
+static fl_status read_sentencepiece(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_error *error) {
+    bool prefix = true, squeezes = false;
+    FL_TRY(read_switch(gguf, KEY("add_space_prefix"), &prefix, error));
+    FL_TRY(read_switch(gguf, KEY("remove_extra_whitespaces"), &squeezes, error));
+    if (squeezes || fl_gguf_has(gguf, KEY("precompiled_charsmap")))
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "SentencePiece normalisation (%s) is not supported",
+                            squeezes ? KEY("remove_extra_whitespaces") : KEY("precompiled_charsmap"));
+    FL_TRY(add_marks(prefix, tokenizer, error));
+    FL_TRY(read_tokens(gguf, tokenizer, error));
+    FL_TRY(read_scores(gguf, tokenizer, error));
+    /* The ids that SentencePiece gives when a file does not say. */
+    tokenizer->bpe.unknown = 0;
+    tokenizer->bos = tokenizer->vocabulary.count > 1 ? 1 : -1;
+    tokenizer->eos = tokenizer->vocabulary.count > 2 ? 2 : -1;
+    tokenizer->bpe.byte_fallback = tokenizer->bpe.fuse_unknown = true;
+    FL_TRY(read_special_id(gguf, KEY("unknown_token_id"), tokenizer, &tokenizer->bpe.unknown, error));
+    return read_specials(gguf, true, tokenizer, error);
+}
+
+static fl_status read_keys(const fl_gguf *gguf, fl_tokenizer *tokenizer, fl_error *error) {
+    const char *model;
+    size_t bytes;
+    if (!fl_gguf_find_string(gguf, KEY("model"), &model, &bytes))
+        return fl_error_set(error, FL_ERROR_FORMAT, "no tokenizer in this file (%s is missing)",
+                            KEY("model"));
+    if (bytes == 4 && memcmp(model, "gpt2", 4) == 0) return read_byte_level(gguf, tokenizer, error);
+    if (bytes == 5 && memcmp(model, "llama", 5) == 0) return read_sentencepiece(gguf, tokenizer, error);
+    return fl_error_set(
+        error, FL_ERROR_UNSUPPORTED,
+        "%s \"%.*s\" is not supported (gpt2, byte-level BPE, and llama, SentencePiece BPE, are)",
+        KEY("model"), (int)bytes, model);
 }
 
 fl_status fl_tokenizer_read_gguf(const char *path, fl_tokenizer *tokenizer, fl_error *error) {

@@ -1,8 +1,8 @@
 /* tokenizer.json of Hugging Face `tokenizers`. What is written there is what happens: tokenizer_config.json
  * only says which tokens are BOS and EOS, its class names and add_bos_token change nothing. truncation and
- * padding are ignored. Two things differ from version 0.23 on files that contradict themselves: an added token
- * keeps the id it is given (there it is numbered anew behind the vocabulary), and decodes as it is written
- * (there as it is normalised). */
+ * padding are ignored. Two things differ from version 0.23 on files that contradict themselves: an added
+ * token keeps the id it is given (there it is numbered anew behind the vocabulary), and decodes as it is
+ * written (there as it is normalised). */
 #include <stdio.h>
 #include <string.h>
 
@@ -160,6 +160,42 @@ static fl_status read_split(const cJSON *component, fl_tokenizer *tokenizer, fl_
                                   behaviour, invert, error);
 }
 
+/* "replacement": one character; "prepend_scheme", or the older "add_prefix_space". */
+static fl_status read_metaspace(const cJSON *component, const char *where, const char **mark,
+                                fl_metaspace_prefix *prefix, fl_error *error) {
+    static const char *const names[] = {
+        [FL_PREFIX_NEVER] = "never", [FL_PREFIX_FIRST] = "first", [FL_PREFIX_ALWAYS] = "always"};
+    const char *scheme;
+    bool flag;
+    FL_TRY(read_text(component, where, "replacement", mark, error));
+    if (**mark == '\0') return wrong_type(where, "replacement", "a character", error);
+    FL_TRY(read_flag(component, where, "add_prefix_space", true, &flag, error));
+    *prefix = flag ? FL_PREFIX_ALWAYS : FL_PREFIX_NEVER;
+    FL_TRY(read_optional_text(component, where, "prepend_scheme", &scheme, error));
+    if (scheme == NULL) return FL_OK;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        *prefix = (fl_metaspace_prefix)i;
+        if (strcmp(scheme, names[i]) == 0) return FL_OK;
+    }
+    return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: the prepend_scheme \"%s\" is not known", where,
+                        scheme);
+}
+
+static fl_status read_metaspace_steps(const cJSON *component, fl_tokenizer *tokenizer, fl_error *error) {
+    static const char where[] = "pre_tokenizer Metaspace";
+    const char *mark;
+    fl_metaspace_prefix prefix = FL_PREFIX_NEVER;
+    bool splits;
+    FL_TRY(read_metaspace(component, where, &mark, &prefix, error));
+    FL_TRY(read_flag(component, where, "split", true, &splits, error));
+    if (prefix == FL_PREFIX_FIRST && tokenizer->step_count > 0)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s with prepend_scheme \"first\" behind another",
+                            where);
+    FL_TRY(fl_tokenizer_add_metaspace(tokenizer, mark, prefix, error));
+    if (!splits) return FL_OK;
+    return fl_tokenizer_add_split(tokenizer, FL_SPLIT_BY_TEXT, mark, FL_SPLIT_MERGED_WITH_NEXT, false, error);
+}
+
 static fl_status read_pre_tokenizer(const cJSON *component, const char *kind, fl_tokenizer *tokenizer,
                                     fl_error *error) {
     static const char where[] = "pre_tokenizer";
@@ -171,6 +207,7 @@ static fl_status read_pre_tokenizer(const cJSON *component, const char *kind, fl
         return fl_tokenizer_add_byte_level(tokenizer, flag, pattern, error);
     }
     if (strcmp(kind, "Split") == 0) return read_split(component, tokenizer, error);
+    if (strcmp(kind, "Metaspace") == 0) return read_metaspace_steps(component, tokenizer, error);
     if (strcmp(kind, "Digits") == 0) {
         FL_TRY(read_flag(component, where, "individual_digits", false, &flag, error));
         behaviour = flag ? FL_SPLIT_ISOLATED : FL_SPLIT_CONTIGUOUS;
@@ -253,12 +290,49 @@ static fl_status read_post_processor(const cJSON *component, const char *kind, f
     return fl_tokenizer_add_template(tokenizer, &before, 1, &after, 1, error);
 }
 
+/* A count that may be absent. */
+static fl_status read_count(const cJSON *component, const char *where, const char *key, size_t *out,
+                            fl_error *error) {
+    const cJSON *item = fl_json_member(component, key);
+    *out = 0;
+    return is_absent(item) || fl_json_size(item, out) ? FL_OK : wrong_type(where, key, "a count", error);
+}
+
 static fl_status read_decoder(const cJSON *component, const char *kind, fl_tokenizer *tokenizer,
                               fl_error *error) {
-    (void)component;
-    if (strcmp(kind, "ByteLevel") != 0) return unknown_kind("decoder", kind, error);
-    tokenizer->decoder = FL_DECODER_BYTE_LEVEL;
-    return FL_OK;
+    static const char where[] = "decoder";
+    static const struct {
+        const char *name;
+        fl_decoder_kind kind;
+    } kinds[] = {{"ByteLevel", FL_DECODE_BYTE_LEVEL},
+                 {"ByteFallback", FL_DECODE_BYTE_FALLBACK},
+                 {"Fuse", FL_DECODE_FUSE},
+                 {"Replace", FL_DECODE_REPLACE},
+                 {"Strip", FL_DECODE_STRIP},
+                 {"Metaspace", FL_DECODE_METASPACE}};
+    size_t found = 0, count = sizeof kinds / sizeof kinds[0];
+    while (found < count && strcmp(kind, kinds[found].name) != 0) found++;
+    if (found == count) return unknown_kind(where, kind, error);
+    fl_decoder decoder = {.kind = kinds[found].kind};
+    const char *from = NULL, *to = NULL;
+    if (decoder.kind == FL_DECODE_REPLACE) {
+        bool regex;
+        FL_TRY(read_pattern(component, where, &regex, &from, error));
+        if (regex) return unknown_kind(where, "Replace by a regular expression", error);
+        FL_TRY(read_text(component, where, "content", &to, error));
+    } else if (decoder.kind == FL_DECODE_STRIP) {
+        FL_TRY(read_text(component, where, "content", &from, error));
+        FL_TRY(read_count(component, where, "start", &decoder.start, error));
+        FL_TRY(read_count(component, where, "stop", &decoder.stop, error));
+        if (*from == '\0') return wrong_type(where, "content", "a character", error);
+    } else if (decoder.kind == FL_DECODE_METASPACE) {
+        fl_metaspace_prefix prefix = FL_PREFIX_NEVER;
+        FL_TRY(read_metaspace(component, where, &from, &prefix, error));
+        decoder.start = prefix != FL_PREFIX_NEVER;
+    }
+    decoder.from = (char *)(uintptr_t)from;
+    decoder.to = (char *)(uintptr_t)to;
+    return fl_tokenizer_add_decoder(tokenizer, decoder, error);
 }
 
 static fl_status read_vocabulary(const cJSON *model, fl_tokenizer *tokenizer, fl_error *error) {

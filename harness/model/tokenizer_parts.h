@@ -79,6 +79,9 @@ typedef struct fl_bpe {
 /* Expects a vocabulary that is complete. FL_ERROR_FORMAT: a part or the product is not a token. */
 fl_status fl_bpe_add_merge(fl_bpe *bpe, const fl_vocabulary *vocabulary, size_t rank, const char *left,
                            size_t left_bytes, const char *right, size_t right_bytes, fl_error *error);
+/* The same with ids, which must be tokens. */
+fl_status fl_bpe_add_merge_ids(fl_bpe *bpe, size_t rank, int32_t left, int32_t right, int32_t result,
+                               fl_error *error);
 /* Fills byte_ids. */
 void fl_bpe_finish(fl_bpe *bpe, const fl_vocabulary *vocabulary);
 /* True when raw bytes can be encoded by byte_ids alone, with no unknown token, fallback or affix. */
@@ -89,7 +92,7 @@ void fl_bpe_release(fl_bpe *bpe);
 typedef struct fl_bpe_scratch {
     struct fl_bpe_symbol *symbols;
     size_t symbol_count, symbol_capacity;
-    struct fl_bpe_candidate *heap;
+    uint64_t *heap; /* candidates: rank (upper half) and position of the left part */
     size_t heap_count, heap_capacity;
     fl_text_buffer text;
 } fl_bpe_scratch;
@@ -157,8 +160,15 @@ typedef struct fl_normaliser {
 typedef enum fl_step_kind {
     FL_STEP_PREFIX_SPACE, /* a space in front of what does not begin with one */
     FL_STEP_SPLIT,
-    FL_STEP_BYTE_LEVEL /* every byte becomes its stand-in */
+    FL_STEP_BYTE_LEVEL, /* every byte becomes its stand-in */
+    FL_STEP_METASPACE   /* spaces become `text`, which is also put in front as `prefix` says */
 } fl_step_kind;
+
+typedef enum fl_metaspace_prefix {
+    FL_PREFIX_NEVER,
+    FL_PREFIX_FIRST, /* only where the whole text begins */
+    FL_PREFIX_ALWAYS
+} fl_metaspace_prefix;
 
 typedef enum fl_split_by {
     FL_SPLIT_BY_PATTERN,
@@ -180,14 +190,25 @@ typedef struct fl_pre_step {
     fl_split_by by;
     fl_split_behaviour behaviour;
     bool invert;
+    fl_metaspace_prefix prefix;
     fl_pattern *pattern;
     char *text;
 } fl_pre_step;
 
 typedef enum fl_decoder_kind {
-    FL_DECODER_NONE, /* tokens as written, joined by spaces */
-    FL_DECODER_BYTE_LEVEL
+    FL_DECODE_BYTE_LEVEL,    /* all tokens to bytes, then to one text */
+    FL_DECODE_REPLACE,       /* `from` by `to` in every token */
+    FL_DECODE_BYTE_FALLBACK, /* runs of <0xAB> to the text they spell, or to one U+FFFD each */
+    FL_DECODE_FUSE,          /* all tokens to one */
+    FL_DECODE_STRIP,         /* up to `start` and `stop` characters `from` off the ends of every token */
+    FL_DECODE_METASPACE /* `from` to a space; left out of the first token when it was put there (start = 1) */
 } fl_decoder_kind;
+
+typedef struct fl_decoder {
+    fl_decoder_kind kind;
+    char *from, *to;
+    size_t start, stop;
+} fl_decoder;
 
 struct fl_tokenizer {
     fl_vocabulary vocabulary;
@@ -197,7 +218,8 @@ struct fl_tokenizer {
     size_t normaliser_count;
     fl_pre_step steps[FL_TOKEN_STEPS_MAX];
     size_t step_count;
-    fl_decoder_kind decoder;
+    fl_decoder decoders[FL_TOKEN_STEPS_MAX]; /* none: tokens as written, joined by spaces */
+    size_t decoder_count;
     int32_t before[FL_TOKEN_TEMPLATE_MAX], after[FL_TOKEN_TEMPLATE_MAX]; /* what add_special puts around */
     size_t before_count, after_count;
     int32_t bos, eos;
@@ -211,7 +233,10 @@ fl_status fl_tokenizer_add_split(fl_tokenizer *tokenizer, fl_split_by by, const 
                                  fl_split_behaviour behaviour, bool invert, fl_error *error);
 fl_status fl_tokenizer_add_byte_level(fl_tokenizer *tokenizer, bool prefix_space, bool use_pattern,
                                       fl_error *error);
-/* Copies the texts of `normaliser`. */
+fl_status fl_tokenizer_add_metaspace(fl_tokenizer *tokenizer, const char *replacement,
+                                     fl_metaspace_prefix prefix, fl_error *error);
+/* These two copy the texts. */
+fl_status fl_tokenizer_add_decoder(fl_tokenizer *tokenizer, fl_decoder decoder, fl_error *error);
 fl_status fl_tokenizer_add_normaliser(fl_tokenizer *tokenizer, fl_normaliser normaliser, fl_error *error);
 /* Puts ids around those that are put around already. */
 fl_status fl_tokenizer_add_template(fl_tokenizer *tokenizer, const int32_t *before, size_t before_count,

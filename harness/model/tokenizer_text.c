@@ -27,6 +27,22 @@ fl_status fl_text_append(fl_text_buffer *buffer, const char *text, size_t bytes,
     return FL_OK;
 }
 
+fl_status fl_text_append_replaced(const char *text, size_t bytes, const char *from, const char *to,
+                                  fl_text_buffer *out, fl_error *error) {
+    size_t from_bytes = strlen(from), to_bytes = strlen(to), done = 0;
+    for (size_t at = 0; at + from_bytes <= bytes;) {
+        if (memcmp(text + at, from, from_bytes) != 0) {
+            at++;
+            continue;
+        }
+        FL_TRY(fl_text_append(out, text + done, at - done, error));
+        FL_TRY(fl_text_append(out, to, to_bytes, error));
+        at += from_bytes;
+        done = at;
+    }
+    return fl_text_append(out, text + done, bytes - done, error);
+}
+
 fl_status fl_text_append_character(fl_text_buffer *buffer, int32_t character, fl_error *error) {
     utf8proc_uint8_t encoded[4];
     utf8proc_ssize_t bytes = utf8proc_encode_char(character, encoded);
@@ -211,6 +227,22 @@ fl_status fl_text_append_byte_level(fl_text_buffer *out, const char *text, size_
             out->bytes[out->count++] = (char)(0xC0 | character >> 6);
             out->bytes[out->count++] = (char)(0x80 | (character & 0x3F));
         }
+    }
+    out->bytes[out->count] = '\0';
+    return FL_OK;
+}
+
+fl_status fl_text_append_byte_level_undone(const char *text, size_t bytes, fl_text_buffer *out,
+                                           fl_error *error) {
+    FL_TRY(fl_text_reserve(out, bytes, error));
+    size_t start = out->count;
+    for (size_t position = 0; position < bytes;) {
+        int byte = fl_text_character_byte(fl_text_next(text, bytes, &position));
+        if (byte < 0) {
+            out->count = start;
+            return fl_text_append(out, text, bytes, error);
+        }
+        out->bytes[out->count++] = (char)byte;
     }
     out->bytes[out->count] = '\0';
     return FL_OK;

@@ -21,6 +21,9 @@ typedef struct fl_text_buffer {
 
 fl_status fl_text_reserve(fl_text_buffer *buffer, size_t more, fl_error *error);
 fl_status fl_text_append(fl_text_buffer *buffer, const char *text, size_t bytes, fl_error *error);
+/* Appends text with every `from` (not empty; leftmost first) replaced by `to`. */
+fl_status fl_text_append_replaced(const char *text, size_t bytes, const char *from, const char *to,
+                                  fl_text_buffer *out, fl_error *error);
 fl_status fl_text_append_character(fl_text_buffer *buffer, int32_t character, fl_error *error);
 void fl_text_release(fl_text_buffer *buffer);
 
@@ -54,5 +57,10 @@ int32_t fl_text_byte_character(uint8_t byte);
 int fl_text_character_byte(int32_t character);
 /* Appends the stand-in of every byte. */
 fl_status fl_text_append_byte_level(fl_text_buffer *out, const char *text, size_t bytes, fl_error *error);
+
+/* Appends the bytes that a token in byte-level form stands for, or the token as it is when a character of it
+ * stands for none. */
+fl_status fl_text_append_byte_level_undone(const char *text, size_t bytes, fl_text_buffer *out,
+                                           fl_error *error);
 
 #endif

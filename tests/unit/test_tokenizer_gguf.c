@@ -14,7 +14,7 @@
 #include "tests/support/fixture.h"
 #include "tests/support/tokenizer_cases.h"
 
-enum { TYPE_I32 = 5, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9 };
+enum { TYPE_I32 = 5, TYPE_F32 = 6, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9 };
 enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
 /* What a test changes; 0 or NULL: the usual. The tokens are the 256 byte-level characters, then he 256, hello
@@ -27,6 +27,8 @@ typedef struct gguf_parts {
     int extra_types;         /* more (or fewer) token types than tokens */
     int bos, eos;            /* 0: no key */
     int add_bos;             /* 0: no key, 1: true, 2: false, 3: not a boolean */
+    int scores;              /* so many of them; 0: no key */
+    bool squeezes;           /* remove_extra_whitespaces */
     bool without_tokens, tokens_of_numbers;
 } gguf_parts;
 
@@ -86,6 +88,17 @@ static fl_status open_gguf(gguf_parts parts, fl_tokenizer **tokenizer, fl_error 
     if (parts.bos != 0) fl_gguf_add_u32(&pairs, "tokenizer.ggml.bos_token_id", (uint32_t)parts.bos);
     if (parts.eos != 0) fl_gguf_add_u32(&pairs, "tokenizer.ggml.eos_token_id", (uint32_t)parts.eos);
     count += (size_t)(parts.bos != 0) + (parts.eos != 0) + (parts.add_bos != 0);
+    if (parts.scores > 0) {
+        add_array(&pairs, "tokenizer.ggml.scores", TYPE_F32, (size_t)parts.scores);
+        for (int id = 0; id < parts.scores; id++) fl_bytes_add_f32(&pairs, -(float)id);
+        count++;
+    }
+    if (parts.squeezes) {
+        fl_gguf_add_text(&pairs, "tokenizer.ggml.remove_extra_whitespaces");
+        fl_bytes_add_u32(&pairs, TYPE_BOOL);
+        fl_bytes_add_u8(&pairs, 1);
+        count++;
+    }
     if (parts.add_bos == 3) fl_gguf_add_u32(&pairs, "tokenizer.ggml.add_bos_token", 1);
     if (parts.add_bos == 1 || parts.add_bos == 2) {
         fl_gguf_add_text(&pairs, "tokenizer.ggml.add_bos_token");
@@ -159,6 +172,18 @@ static void test_the_file_decides_whether_bos_is_added(void **state) {
     fl_tokenizer_close(on);
 }
 
+static void test_sentencepiece_merges_follow_the_scores(void **state) {
+    (void)state;
+    /* The mark for a space is not in this vocabulary: it is unknown, and unknown is token 0 unless the file
+     * says so. */
+    fl_tokenizer *tokenizer = opened((gguf_parts){.model = "llama", .pre = "-", .merge = "-", .scores = 262});
+    FL_ASSERT_IDS(tokenizer, "he<s>", 0, 256, 258);
+    assert_true(fl_tokenizer_adds_bos(tokenizer));
+    assert_int_equal(fl_tokenizer_bos(tokenizer), 1);
+    assert_int_equal(fl_tokenizer_eos(tokenizer), 2);
+    fl_tokenizer_close(tokenizer);
+}
+
 static void test_missing_and_wrong_keys_are_named(void **state) {
     (void)state;
     static const struct {
@@ -166,7 +191,12 @@ static void test_missing_and_wrong_keys_are_named(void **state) {
         fl_status status;
         const char *named;
     } cases[] = {
-        {{.model = "llama"}, FL_ERROR_UNSUPPORTED, "\"llama\""},
+        {{.model = "llama"}, FL_ERROR_FORMAT, "tokenizer.ggml.scores"},
+        {{.model = "llama", .scores = 100}, FL_ERROR_FORMAT, "tokenizer.ggml.scores"},
+        {{.model = "llama", .scores = 262, .squeezes = true},
+         FL_ERROR_UNSUPPORTED,
+         "remove_extra_whitespaces"},
+        {{.model = "llama", .without_tokens = true}, FL_ERROR_FORMAT, "tokenizer.ggml.tokens"},
         {{.model = "rwkv"}, FL_ERROR_UNSUPPORTED, "\"rwkv\""},
         {{.pre = "-"}, FL_ERROR_FORMAT, "tokenizer.ggml.pre"},
         {{.pre = "default"}, FL_ERROR_UNSUPPORTED, "\"default\""},
@@ -221,6 +251,7 @@ int main(void) {
         cmocka_unit_test(test_token_types_say_what_is_matched_in_text),
         cmocka_unit_test(test_families_bring_their_pipeline),
         cmocka_unit_test(test_the_file_decides_whether_bos_is_added),
+        cmocka_unit_test(test_sentencepiece_merges_follow_the_scores),
         cmocka_unit_test(test_missing_and_wrong_keys_are_named),
         cmocka_unit_test(test_a_file_without_tokenizer_keys_says_so),
     };

@@ -377,6 +377,66 @@ static void test_configuration_names_bos_and_eos(void **state) {
     fl_temporary_remove(folder);
 }
 
+static void test_metaspace_marks_spaces_and_beginnings(void **state) {
+    (void)state;
+    static const struct {
+        const char *scheme;
+        int32_t start[5], behind[5], spaced[3]; /* "a b", "<m>a b", " a", closed by 0 */
+    } cases[] = {
+        {"\"prepend_scheme\": \"always\", \"split\": true",
+         {95, 97, 95, 98},
+         {261, 95, 97, 95, 98},
+         {95, 97}},
+        {"\"prepend_scheme\": \"first\", \"split\": false", {95, 97, 95, 98}, {261, 97, 95, 98}, {95, 97}},
+        {"\"prepend_scheme\": \"never\"", {97, 95, 98}, {261, 97, 95, 98}, {95, 97}},
+        {"\"add_prefix_space\": true", {95, 97, 95, 98}, {261, 95, 97, 95, 98}, {95, 97}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char step[200];
+        snprintf(step, sizeof step, "{\"type\": \"Metaspace\", \"replacement\": \"_\", %s}", cases[i].scheme);
+        fl_tokenizer *tokenizer =
+            with((fl_tokenizer_parts){.pre_tokenizer = step, .added_tokens = "[" TOKEN(261, "<m>", "") "]"});
+        size_t start = cases[i].start[3] != 0 ? 4 : 3, behind = cases[i].behind[4] != 0 ? 5 : 4;
+        fl_assert_encodes(tokenizer, "a b", 3, cases[i].start, start, NULL, 0);
+        fl_assert_encodes(tokenizer, "<m>a b", 6, cases[i].behind, behind, NULL, 0);
+        fl_assert_encodes(tokenizer, " a", 2, cases[i].spaced, 2, NULL, 0);
+        fl_tokenizer_close(tokenizer);
+    }
+}
+
+static void assert_decodes(const char *decoder, const char *wanted) {
+    /* _hello, <0xC3>, <0xA9>, hell, <0xFF>, _ */
+    fl_tokenizer *tokenizer = with((fl_tokenizer_parts){
+        .decoder = decoder,
+        .vocabulary = ", \"_hello\": 261, \"<0xC3>\": 262, \"<0xA9>\": 263, \"<0xFF>\": 264"});
+    static const int32_t ids[] = {261, 262, 263, 258, 264, 95};
+    char *text;
+    size_t bytes;
+    assert_int_equal(fl_tokenizer_decode(tokenizer, ids, 6, false, &text, &bytes, NULL), FL_OK);
+    assert_string_equal(text, wanted);
+    fl_memory_free(text);
+    fl_tokenizer_close(tokenizer);
+}
+
+static void test_decoders_run_one_after_another(void **state) {
+    (void)state;
+#define REPLACE "{\"type\": \"Replace\", \"pattern\": {\"String\": \"_\"}, \"content\": \" \"}"
+#define FALLBACK "{\"type\": \"ByteFallback\"}"
+#define SEQUENCE(members) "{\"type\": \"Sequence\", \"decoders\": [" members "]}"
+    assert_decodes(SEQUENCE(REPLACE), " hello<0xC3><0xA9>hell<0xFF> ");
+    assert_decodes(SEQUENCE(REPLACE ", " FALLBACK), " hello\xC3\xA9hell\xEF\xBF\xBD ");
+    assert_decodes(SEQUENCE(REPLACE ", " FALLBACK
+                                    ", {\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", "
+                                    "\"start\": 1, \"stop\": 1}"),
+                   "hello\xC3\xA9hell\xEF\xBF\xBD");
+    assert_decodes(SEQUENCE("{\"type\": \"Strip\", \"content\": \"h\", \"start\": 2}"),
+                   "_hello<0xC3><0xA9>ell<0xFF>_");
+    assert_decodes("{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}",
+                   "hello<0xC3><0xA9>hell<0xFF> ");
+    assert_decodes("{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"never\"}",
+                   " hello<0xC3><0xA9>hell<0xFF> ");
+}
+
 static void test_the_hash_tells_tokenizers_apart(void **state) {
     (void)state;
     fl_tokenizer *a = with((fl_tokenizer_parts){0}), *same = with((fl_tokenizer_parts){0});
@@ -505,6 +565,32 @@ static void test_damaged_and_unknown_parts_are_named(void **state) {
          {.post_processor = "{\"type\": \"BertProcessing\", \"sep\": [\"a\", 97], \"cls\": [\"b\", 9999]}"},
          FL_ERROR_FORMAT,
          "9999"},
+        {"metaspace without a mark",
+         {.pre_tokenizer = "{\"type\": \"Metaspace\"}"},
+         FL_ERROR_FORMAT,
+         "replacement"},
+        {"metaspace with an empty mark",
+         {.pre_tokenizer = "{\"type\": \"Metaspace\", \"replacement\": \"\"}"},
+         FL_ERROR_FORMAT,
+         "replacement"},
+        {"metaspace scheme",
+         {.pre_tokenizer =
+              "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"often\"}"},
+         FL_ERROR_UNSUPPORTED,
+         "often"},
+        {"metaspace first, but second",
+         {.pre_tokenizer = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\"}, {\"type\": "
+                           "\"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}]}"},
+         FL_ERROR_UNSUPPORTED,
+         "first"},
+        {"strip of nothing",
+         {.decoder = "{\"type\": \"Strip\", \"content\": \"\"}"},
+         FL_ERROR_FORMAT,
+         "content"},
+        {"strip of minus one",
+         {.decoder = "{\"type\": \"Strip\", \"content\": \" \", \"start\": -1}"},
+         FL_ERROR_FORMAT,
+         "start"},
         {"unknown decoder", {.decoder = "{\"type\": \"CTC\"}"}, FL_ERROR_UNSUPPORTED, "CTC"},
         {"other model", {.model = ", \"type\": \"Unigram\""}, FL_ERROR_FORMAT, "type"},
         {"flag of the model", {.model = ", \"fuse_unk\": \"yes\""}, FL_ERROR_FORMAT, "fuse_unk"},
@@ -630,6 +716,8 @@ int main(void) {
         cmocka_unit_test(test_affixes_mark_where_a_character_stands),
         cmocka_unit_test(test_templates_add_special_tokens),
         cmocka_unit_test(test_configuration_names_bos_and_eos),
+        cmocka_unit_test(test_metaspace_marks_spaces_and_beginnings),
+        cmocka_unit_test(test_decoders_run_one_after_another),
         cmocka_unit_test(test_the_hash_tells_tokenizers_apart),
         cmocka_unit_test(test_a_document_of_one_word_is_merged_in_time),
         cmocka_unit_test(test_damaged_and_unknown_parts_are_named),
