@@ -5,23 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/figure_style.h"
 #include "analysis/gnuplot.h"
 #include "analysis/output_file.h"
 #include "harness/base/memory.h"
 #include "harness/store/run_file.h"
 
 enum { PATH_BYTES = 4096 };
-
-/* Okabe and Ito's palette without its yellow, which paper swallows. */
-static const char *const colours[] = {"#000000", "#0072B2", "#D55E00", "#009E73",
-                                      "#CC79A7", "#56B4E9", "#E69F00"};
-static const char *const dashes[] = {"1", "(12,6)", "(3,5)", "(14,5,3,5)"};
-static const int points[] = {7, 5, 9, 11, 13, 4, 6};
-enum {
-    COLOUR_COUNT = sizeof colours / sizeof colours[0],
-    DASH_COUNT = sizeof dashes / sizeof dashes[0],
-    POINT_COUNT = sizeof points / sizeof points[0]
-};
 
 /* One curve's numbers. */
 typedef struct curve_data {
@@ -142,22 +132,10 @@ static fl_status write_positions(const char *path, const fl_plot_curve *curves, 
     return fl_output_file_close(&file, error);
 }
 
-/* Inside gnuplot's single quotes a quote is doubled; line breaks cannot occur in labels but would end the
- * string. */
-static void write_quoted(FILE *stream, const char *text) {
-    fputc('\'', stream);
-    for (; *text != '\0'; text++) {
-        if (*text == '\'') fputc('\'', stream);
-        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
-    }
-    fputc('\'', stream);
-}
-
 static void write_curves(FILE *stream, const char *csv, const char *x, size_t first_column, bool with_points,
                          const fl_plot_curve *curves, const curve_data *data, size_t count) {
     const char *separator = "plot ";
     for (size_t i = 0; i < count; i++) {
-        size_t colour = curves[i].colour % COLOUR_COUNT, dash = curves[i].dash % DASH_COUNT;
         fputs(separator, stream);
         separator = ", \\\n     ";
         if (data[i].drawn) {
@@ -166,12 +144,13 @@ static void write_curves(FILE *stream, const char *csv, const char *x, size_t fi
         } else {
             fprintf(stream, "NaN with %s", with_points ? "linespoints" : "lines");
         }
-        fprintf(stream, " lc rgb '%s' dt %s lw 2", colours[colour], dashes[dash]);
-        if (with_points) fprintf(stream, " pt %d ps 0.7", points[curves[i].colour % POINT_COUNT]);
+        fprintf(stream, " lc rgb '%s' dt %s lw 2", fl_figure_colour(curves[i].colour),
+                fl_figure_dash(curves[i].dash));
+        if (with_points) fprintf(stream, " pt %d ps 0.7", fl_figure_point(curves[i].colour, curves[i].dash));
         fputs(" title ", stream);
         char title[512];
         snprintf(title, sizeof title, "%s%s", curves[i].label, data[i].drawn ? "" : " (zero)");
-        write_quoted(stream, title);
+        fl_figure_quote(stream, title);
     }
     fputc('\n', stream);
 }
@@ -195,7 +174,7 @@ static fl_status write_script(const char *path, const char *title, const fl_plot
     fprintf(stream, "set terminal pngcairo noenhanced size 1400,%zu font 'DejaVu Sans,11'\n", 560 + legend);
     fputs("set output 'nmse.png'\nset datafile separator ','\nset datafile missing 'nan'\n", stream);
     fputs("set multiplot layout 1,2 title ", stream);
-    write_quoted(stream, title);
+    fl_figure_quote(stream, title);
     fputs("\nset logscale y\nset format y '%g'\nset grid ytics lt 1 lc rgb '#d8d8d8' lw 1\nset border 3\n"
           "set tics nomirror out\nset key off\nset ylabel 'nMSE (teacher forced)'\n",
           stream);

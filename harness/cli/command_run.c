@@ -1,8 +1,6 @@
 /* run CONFIG: one cell or a sweep; what is there already is skipped. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "analysis/plot_nmse.h"
 #include "harness/base/memory.h"
@@ -11,6 +9,7 @@
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
+#include "harness/store/folder.h"
 #include "harness/cli/cell_list.h"
 
 enum { PATH_BYTES = 4096 };
@@ -19,27 +18,6 @@ static const char *const state_words[] = {
     [FL_CELL_PENDING] = "not run",           [FL_CELL_DONE] = "kept",     [FL_CELL_COMPUTED] = "new",
     [FL_CELL_DUPLICATE] = "same as another", [FL_CELL_FAILED] = "failed",
 };
-
-/* Makes a folder and those above it. */
-static fl_status make_folder(const char *path, fl_error *error) {
-    char partial[PATH_BYTES];
-    int written = snprintf(partial, sizeof partial, "%s", path);
-    if (written < 1 || written >= PATH_BYTES)
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "--out: bad path");
-    for (char *slash = partial + 1;; slash++) {
-        if (*slash != '/' && *slash != '\0') continue;
-        char kept = *slash;
-        *slash = '\0';
-        if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-            return fl_error_set(error, FL_ERROR_IO, "%s: %s", partial, strerror(errno));
-        }
-        if (kept == '\0') break;
-        *slash = kept;
-    }
-    struct stat status;
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return FL_OK;
-    return fl_error_set(error, FL_ERROR_IO, "%s: not a folder", path);
-}
 
 static void on_cell(void *context, const fl_cell_work *cell) {
     fl_console *console = context;
@@ -113,13 +91,15 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         rows[i].label = list->cells[i].label;
         rows[i].status = state_words[list->cells[i].state];
-        if (has_file(&list->cells[i]))
-            FL_TRY_DONE(status, fl_summary_read(list->cells[i].path, &rows[i], error));
+        if (!has_file(&list->cells[i])) continue;
+        FL_TRY_DONE(status, fl_run_summary_read(list->cells[i].path, &rows[i].summary, error));
+        rows[i].measured = true;
     }
     fl_summary_print(stdout, rows, list->count);
     snprintf(path, sizeof path, "%s/table.csv", list->out);
     status = fl_summary_write_csv(path, rows, list->count, error);
 done:
+    for (size_t i = 0; i < list->count; i++) fl_run_summary_release(&rows[i].summary);
     fl_memory_free(rows);
     return status;
 }
@@ -230,7 +210,7 @@ static int run(const fl_command *command, int argc, char **argv) {
         FL_OK) {
         return fl_command_fail(command, &error);
     }
-    if (make_folder(out, &error) != FL_OK) {
+    if (fl_folder_create(out, &error) != FL_OK) {
         fl_cell_list_destroy(list);
         return fl_command_fail(command, &error);
     }

@@ -10,22 +10,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "analysis/run_summary.h"
 #include "harness/base/status.h"
 
 typedef struct fl_summary_row {
     const char *label;  /* borrowed */
-    const char *status; /* "done", "computed", "failed", "not run"; borrowed */
-    bool measured;      /* the numbers below are there; NaN where one was not measured */
-    bool diverged;
-    char tier[16];
-    double nmse; /* teacher forced, mean over layers */
-    double perplexity, full_perplexity, kl, agreement;
-    double off_nmse, off_perplexity; /* linear part off */
-    double state_bytes, exact_bytes, linear_share;
+    const char *status; /* "new", "kept", "failed", "not run", ...; borrowed */
+    bool measured;      /* the summary is there */
+    fl_run_summary summary;
 } fl_summary_row;
-
-/* Fills the numbers from a run file; label and status are the caller's. */
-fl_status fl_summary_read(const char *run_file, fl_summary_row *row, fl_error *error);
 
 void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count);
 /* The same rows as CSV, whole or not at all. */

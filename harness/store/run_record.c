@@ -161,6 +161,13 @@ static fl_status write_row(fl_run_file *file, const fl_text_result *result, cons
     return fl_run_file_write_doubles(file, row->path, rank, shape, data, row->units, row->description, error);
 }
 
+const char *fl_run_record_axes(const char *path) {
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        if (strcmp(numbers[i].path, path) == 0) return numbers[i].axes;
+    }
+    return "";
+}
+
 fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_result *result, fl_error *error) {
     for (size_t i = 0; i < COUNT(numbers); i++) {
         /* The number of sequences at each position belongs to the teacher-forced trace. */

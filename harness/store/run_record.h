@@ -36,6 +36,11 @@ fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_resul
  * datasets must fit together. */
 fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *out, fl_error *error);
 
+/* The axes of a dataset of /errors, /language_model or /diagnostics as letters, slowest first: L layers, H query
+ * heads, N key/value heads, P positions, Q quantiles, E edges, B bins. "" for a single value or a path not known
+ * here. */
+const char *fl_run_record_axes(const char *path);
+
 /* One figure more under /timing and /memory. */
 fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,
                                       const char *description, fl_error *error);

@@ -1,0 +1,168 @@
+/* lab RULE...: what a rule's state can hold, without a model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/output_file.h"
+#include "attn_variants/variant.h"
+#include "harness/base/memory.h"
+#include "harness/cli/arguments.h"
+#include "harness/cli/command.h"
+#include "harness/config/node.h"
+#include "harness/measure/memory_lab.h"
+
+enum { MAX_COUNTS = 32, YAML_BYTES = 512 };
+
+typedef struct lab_request {
+    fl_memory_lab_options options;
+    size_t threads, count, pairs[MAX_COUNTS];
+    const char *gate, *beta, *out;
+} lab_request;
+
+/* A rule's name, or a variant mapping as it stands in a config. Constant gate and beta, where the rule takes
+ * them and the mapping says nothing. */
+static fl_status bind_variant(const lab_request *request, const char *argument, fl_variant **out,
+                              fl_error *error) {
+    char yaml[YAML_BYTES];
+    fl_document *document = NULL;
+    const fl_rule *rule = fl_rule_find(argument);
+    int used = snprintf(yaml, sizeof yaml, "%s", argument);
+    if (rule != NULL) {
+        used =
+            snprintf(yaml, sizeof yaml, "{rule: %s%s%s%s%s%s%s}", argument,
+                     rule->gate != FL_GATE_NONE ? ", gate: {source: constant, value: " : "",
+                     rule->gate != FL_GATE_NONE ? request->gate : "", rule->gate != FL_GATE_NONE ? "}" : "",
+                     rule->beta ? ", beta: {source: constant, value: " : "", rule->beta ? request->beta : "",
+                     rule->beta ? "}" : "");
+    }
+    if (used < 0 || used >= YAML_BYTES)
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "argument too long: %s", argument);
+    FL_TRY(fl_document_parse_text(yaml, (size_t)used, "command line", &document, error));
+    fl_status status = FL_OK;
+    if (fl_document_root(document)->kind != FL_NODE_MAPPING) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "no rule \"%s\", and not a variant mapping either",
+                              argument);
+    } else {
+        status = fl_variant_bind(fl_document_root(document), NULL, out, error);
+    }
+    fl_document_destroy(document);
+    return status;
+}
+
+static void print_rows(FILE *stream, const char *name, const fl_memory_lab_row *rows, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const fl_memory_lab_row *row = &rows[i];
+        const double numbers[] = {
+            row->recall_error, row->recall_error_stderr, row->cosine,         row->cosine_old,
+            row->accuracy,     row->state_norm,          row->form_difference};
+        fl_output_csv_text(stream, name);
+        fprintf(stream, ",%zu", row->pairs);
+        for (size_t c = 0; c < sizeof numbers / sizeof numbers[0]; c++) {
+            fputc(',', stream);
+            fl_output_csv_number(stream, numbers[c]);
+        }
+        fputc('\n', stream);
+    }
+}
+
+static fl_status run_rules(const lab_request *request, const fl_positionals *rules, FILE *stream,
+                           fl_error *error) {
+    fl_compute *compute = NULL;
+    const fl_compute_options options = {.threads = request->threads};
+    FL_TRY(fl_compute_create_cpu(&options, &compute, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; status == FL_OK && i < rules->count; i++) {
+        fl_variant *variant = NULL;
+        fl_memory_lab_row rows[MAX_COUNTS];
+        status = bind_variant(request, rules->items[i], &variant, error);
+        if (status == FL_OK) {
+            status = fl_memory_lab_run(compute, variant, &request->options, request->pairs, request->count,
+                                       rows, error);
+        }
+        if (status == FL_OK && i == 0)
+            fputs("rule,pairs,recall_error,recall_error_stderr,cosine,cosine_old,accuracy,state_norm,form_"
+                  "difference\n",
+                  stream);
+        if (status == FL_OK) print_rows(stream, rules->items[i], rows, request->count);
+        fl_variant_destroy(variant);
+    }
+    fl_compute_destroy(compute);
+    return status;
+}
+
+static fl_status write_lab(const lab_request *request, const fl_positionals *rules, fl_error *error) {
+    if (request->out == NULL) return run_rules(request, rules, stdout, error);
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(request->out, &file, error));
+    fl_status status = run_rules(request, rules, file.stream, error);
+    if (status == FL_OK) return fl_output_file_close(&file, error);
+    fl_output_file_discard(&file);
+    return status;
+}
+
+/* "4,8,16" */
+static bool parse_counts(const char *text, lab_request *request) {
+    request->count = 0;
+    while (request->count < MAX_COUNTS) {
+        char *end = NULL;
+        unsigned long value = strtoul(text, &end, 10);
+        if (end == text || *text < '0' || *text > '9' || value == 0 || value > 1u << 20) return false;
+        request->pairs[request->count++] = value;
+        if (*end == '\0') return true;
+        if (*end != ',') return false;
+        text = end + 1;
+    }
+    return false;
+}
+
+static int run(const fl_command *command, int argc, char **argv) {
+    lab_request request = {
+        .options = {.dimension = 64, .trials = 20, .overwrite = false, .seed = 1}, .gate = "1", .beta = "1"};
+    const char *pairs = "4,8,16,32,64,128,256", *concentration = "0";
+    size_t seed = 1;
+    const fl_flag flags[] = {
+        {"--pairs", "LIST", &pairs, NULL, NULL, "numbers of key-value pairs (default: 4,8,16,32,64,128,256)"},
+        {"--dimension", "N", NULL, &request.options.dimension, NULL, "of keys and values (default: 64)"},
+        {"--trials", "N", NULL, &request.options.trials, NULL, "independent draws (default: 20)"},
+        {"--concentration", "C", &concentration, NULL, NULL,
+         "how much keys share a direction, 0 to below 1 (default: 0)"},
+        {"--overwrite", NULL, NULL, NULL, &request.options.overwrite, "write a second value under every key"},
+        {"--gate", "G", &request.gate, NULL, NULL, "constant gate of rules that take one (default: 1)"},
+        {"--beta", "B", &request.beta, NULL, NULL, "constant beta of rules that take one (default: 1)"},
+        {"--seed", "N", NULL, &seed, NULL, "of the draws (default: 1)"},
+        {"--out", "FILE.csv", &request.out, NULL, NULL, "instead of standard output"},
+        {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
+    };
+    fl_positionals rules;
+    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
+                                  &rules);
+    if (code >= 0) return code;
+    if (!parse_counts(pairs, &request)) return fl_arguments_refuse(command, "--pairs is a list like 4,8,16");
+    char *end = NULL;
+    request.options.concentration = strtod(concentration, &end);
+    if (end == concentration || *end != '\0' ||
+        !(request.options.concentration >= 0 && request.options.concentration < 1)) {
+        return fl_arguments_refuse(command, "--concentration is a number from 0 to below 1");
+    }
+    if (request.options.dimension == 0 || request.options.trials == 0) {
+        return fl_arguments_refuse(command, "--dimension and --trials are at least 1");
+    }
+    request.options.seed = seed;
+    fl_error error;
+    return write_lab(&request, &rules, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+}
+
+const fl_command fl_command_lab = {
+    .name = "lab",
+    .arguments = "RULE... [--pairs LIST] [--overwrite] [--out FILE.csv]",
+    .summary = "memory experiments: what a rule's state can hold, without a model",
+    .help = "Random unit keys and values are written one after another and then read back. RULE is a name or "
+            "a variant mapping:\n"
+            "    frostline lab linear delta '{rule: kda, gate: {source: constant, value: 0.99}, beta: "
+            "{source: constant, value: 0.5}}'\n"
+            "recall_error: mean squared distance from the newest value (|v| = 1); cosine, cosine_old: with "
+            "the newest and the\n"
+            "overwritten value; accuracy: nearest newest value is the right one; form_difference: step "
+            "against chunk form.",
+    .run = run,
+};

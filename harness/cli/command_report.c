@@ -1,0 +1,47 @@
+/* report PATH...: one HTML page for a run set. */
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/report.h"
+#include "harness/cli/arguments.h"
+#include "harness/cli/command.h"
+#include "harness/store/folder.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* "a/report.html" -> "a/report_figures" */
+static fl_status make_figure_folder(const char *page, char folder[PATH_BYTES], fl_error *error) {
+    size_t length = strlen(page);
+    if (length > 5 && strcmp(page + length - 5, ".html") == 0) length -= 5;
+    int written = snprintf(folder, PATH_BYTES, "%.*s_figures", (int)length, page);
+    if (written < 0 || written >= PATH_BYTES)
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "--out: path too long");
+    return fl_folder_create(folder, error);
+}
+
+static int run(const fl_command *command, int argc, char **argv) {
+    const char *out = "report.html";
+    const fl_flag flags[] = {{"--out", "FILE.html", &out, NULL, NULL, "the page (default: report.html)"}};
+    fl_positionals paths;
+    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &paths);
+    if (code >= 0) return code;
+    fl_run_set *set = NULL;
+    fl_error error;
+    char figures[PATH_BYTES];
+    fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
+    if (status == FL_OK) status = make_figure_folder(out, figures, &error);
+    if (status == FL_OK) status = fl_report_write(set, out, figures, &error);
+    fl_run_set_destroy(set);
+    if (status != FL_OK) return fl_command_fail(command, &error);
+    printf("%s\n", out);
+    return FL_EXIT_OK;
+}
+
+const fl_command fl_command_report = {
+    .name = "report",
+    .arguments = "PATH... [--out FILE.html]",
+    .summary = "one self-contained HTML page: tables, warnings, figures, provenance",
+    .help =
+        "PATH is a run file or a folder of them. The figures and their numbers also stay in FILE_figures.",
+    .run = run,
+};
