@@ -68,7 +68,7 @@ static size_t continuing_bytes(const fl_bpe *bpe, const char *right, size_t righ
 
 fl_status fl_bpe_add_merge(fl_bpe *bpe, const fl_vocabulary *vocabulary, size_t rank, const char *left,
                            size_t left_bytes, const char *right, size_t right_bytes, fl_error *error) {
-    int32_t left_id, right_id, result;
+    int32_t left_id, right_id, result = -1;
     FL_TRY(find_part(vocabulary, rank, left, left_bytes, &left_id, error));
     FL_TRY(find_part(vocabulary, rank, right, right_bytes, &right_id, error));
     size_t kept = continuing_bytes(bpe, right, right_bytes);
