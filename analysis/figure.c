@@ -172,7 +172,8 @@ static void write_heat(FILE *stream, const fl_figure *figure) {
     if (figure->log_y) fputs("unset logscale y\nset logscale cb\nset format y '%g'\n", stream);
     fprintf(stream, "set xrange [-0.5:%zu.5]\nset yrange [-0.5:%zu.5]\n", figure->points - 1,
             figure->series_count - 1);
-    fprintf(stream, "plot '%s.csv' skip 1 matrix using 2:($1-1):3 every 1:1:1 with image pixels\n", figure->name);
+    fprintf(stream, "plot '%s.csv' skip 1 matrix using 2:($1-1):3 every 1:1:1 with image pixels\n",
+            figure->name);
 }
 
 static fl_status write_script(const fl_figure *figure, const char *path, const char *format,

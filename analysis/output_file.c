@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,17 +72,4 @@ void fl_output_csv_number(FILE *stream, double number) {
     } else {
         fprintf(stream, "%.9g", number);
     }
-}
-
-void fl_output_exact(FILE *stream, double number) {
-    if (!isfinite(number)) {
-        fl_output_csv_number(stream, number);
-        return;
-    }
-    char text[32];
-    for (int digits = 9; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) break;
-    }
-    fputs(text, stream);
 }

@@ -22,7 +22,5 @@ void fl_output_file_discard(fl_output_file *file);
 void fl_output_csv_text(FILE *stream, const char *text);
 /* A number with 9 significant digits; NaN and infinities as nan, inf, -inf. */
 void fl_output_csv_number(FILE *stream, double number);
-/* The same with as many digits as it takes to read the very number back. */
-void fl_output_exact(FILE *stream, double number);
 
 #endif

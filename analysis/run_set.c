@@ -8,133 +8,74 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/run_label.h"
 #include "harness/base/memory.h"
 #include "harness/config/node.h"
+#include "harness/store/folder.h"
+#include "harness/store/run_file.h"
+#include "harness/store/sweep.h"
 
-enum { PATH_BYTES = 4096, KEY_BYTES = 512, MAX_DEPTH = 16 };
+enum { NAME_BYTES = 512 };
+
+static const fl_run_scalar scalars[] = {
+    {"nmse", "/errors/teacher_forced/nmse", "1", "nMSE, teacher forced, mean over layers"},
+    {"cosine", "/errors/teacher_forced/cosine", "1", "cosine, teacher forced, mean over layers"},
+    {"propagated_nmse", "/errors/propagated/attention_nmse", "1", "nMSE end to end, mean over layers"},
+    {"residual_nmse", "/errors/propagated/residual_nmse", "1",
+     "nMSE of the residual stream, mean over layers"},
+    {"perplexity", "/language_model/perplexity", "1", "perplexity of the evaluation text"},
+    {"cross_entropy", "/language_model/cross_entropy", "nat", "next token, whole evaluation text"},
+    {"full_perplexity", "/language_model/full_perplexity", "1", "the full model's"},
+    {"full_cross_entropy", "/language_model/full_cross_entropy", "nat", "the full model's"},
+    {"kl", "/language_model/kl", "nat", "KL(full || linearised), mean over tokens"},
+    {"agreement", "/language_model/agreement", "1", "share of tokens with the full model's first choice"},
+    {"linear_share", "/language_model/linear_share", "1",
+     "share of scored tokens whose context reached the state"},
+    {"linear_off/nmse", "/baseline/linear_off/errors/teacher_forced/nmse", "1",
+     "nMSE with the linear part off"},
+    {"linear_off/perplexity", "/baseline/linear_off/language_model/perplexity", "1",
+     "perplexity with the linear part off"},
+    {"linear_off/cross_entropy", "/baseline/linear_off/language_model/cross_entropy", "nat",
+     "cross entropy with the linear part off"},
+    {"linear_off/kl", "/baseline/linear_off/language_model/kl", "nat", "KL with the linear part off"},
+    {"linear_off/agreement", "/baseline/linear_off/language_model/agreement", "1",
+     "agreement with the linear part off"},
+    {"state_bytes", "/memory/state_bytes", "B", "linear states of one sequence"},
+    {"exact_bytes", "/memory/exact_bytes", "B", "keys and values held exactly, of one sequence"},
+    {"tokens", "/text/tokens", "1", "tokens evaluated"},
+    {"teacher_forced_seconds", "/timing/teacher_forced", "s",
+     "this variant's part of the teacher-forced pass"},
+    {"propagated_seconds", "/timing/propagated", "s", "this variant's own passes"},
+};
+
+bool fl_run_scalar_at(size_t index, fl_run_scalar *out) {
+    if (index >= sizeof scalars / sizeof scalars[0]) return false;
+    *out = scalars[index];
+    return true;
+}
 
 static void release_run(fl_run_entry *run) {
-    char *const texts[] = {run->path, run->run_id, run->name, run->status, run->tier, run->label};
+    char *const texts[] = {run->path, run->run_id, run->name, run->cell, run->status, run->tier, run->label};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) fl_memory_free(texts[i]);
     for (size_t i = 0; i < run->key_count; i++) {
         fl_memory_free(run->keys[i]);
         fl_memory_free(run->values[i]);
     }
+    for (size_t i = 0; i < run->metric_count; i++) fl_memory_free(run->metrics[i].name);
+    for (size_t i = 0; i < run->task_count; i++) fl_memory_free(run->tasks[i]);
     fl_memory_free(run->keys);
     fl_memory_free(run->values);
+    fl_memory_free(run->metrics);
+    fl_memory_free(run->tasks);
+    *run = (fl_run_entry){0};
 }
 
 void fl_run_set_destroy(fl_run_set *set) {
     if (set == NULL) return;
     for (size_t i = 0; i < set->count; i++) release_run(&set->runs[i]);
-    for (size_t i = 0; i < set->axis_count; i++) fl_memory_free(set->axes[i]);
     fl_memory_free(set->runs);
     fl_memory_free(set->axes);
     fl_memory_free(set);
-}
-
-static fl_status add_key(fl_run_entry *run, const char *key, const fl_node *node, fl_error *error) {
-    char *name = NULL, *value = NULL;
-    fl_status status = FL_OK;
-    FL_TRY_DONE(status, fl_memory_copy_string(&name, key, error));
-    FL_TRY_DONE(status, fl_node_text(node, &value, error));
-    FL_TRY_DONE(status, FL_RESIZE(&run->keys, run->key_count, run->key_count + 1, error));
-    FL_TRY_DONE(status, FL_RESIZE(&run->values, run->key_count, run->key_count + 1, error));
-    run->keys[run->key_count] = name;
-    run->values[run->key_count++] = value;
-    return FL_OK;
-done:
-    fl_memory_free(name);
-    fl_memory_free(value);
-    return status;
-}
-
-/* Every leaf below a mapping under its dotted key. */
-static fl_status add_keys(fl_run_entry *run, const char *prefix, const fl_node *node, size_t depth,
-                          fl_error *error) {
-    if (node->kind != FL_NODE_MAPPING || node->count == 0 || depth == MAX_DEPTH)
-        return add_key(run, prefix, node, error);
-    for (size_t i = 0; i < node->count; i++) {
-        char key[KEY_BYTES];
-        snprintf(key, sizeof key, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", node->children[i]->key);
-        FL_TRY(add_keys(run, key, node->children[i], depth + 1, error));
-    }
-    return FL_OK;
-}
-
-static fl_status read_config(fl_run_entry *run, fl_run_reader *reader, fl_error *error) {
-    char *text = NULL;
-    fl_document *document = NULL;
-    FL_TRY(fl_run_reader_text(reader, "/config", &text, error));
-    fl_status status = fl_document_parse_text(text, strlen(text), run->path, &document, error);
-    if (status == FL_OK) status = add_keys(run, "", fl_document_root(document), 0, error);
-    fl_document_destroy(document);
-    fl_memory_free(text);
-    return status;
-}
-
-static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) {
-    fl_run_reader *reader = NULL;
-    memset(run, 0, sizeof *run);
-    FL_TRY(fl_run_reader_open(path, &reader, error));
-    const struct {
-        const char *name;
-        char **text;
-    } attributes[] = {
-        {"run_id", &run->run_id}, {"name", &run->name}, {"status", &run->status}, {"tier", &run->tier}};
-    fl_status status = FL_OK;
-    FL_TRY_DONE(status, fl_memory_copy_string(&run->path, path, error));
-    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
-        status = fl_run_reader_attribute_text(reader, "/", attributes[i].name, attributes[i].text, error);
-        if (status != FL_OK) {
-            status = fl_error_prepend(error, status, "%s: not a run file", path);
-            goto done;
-        }
-    }
-    status = read_config(run, reader, error);
-done:
-    fl_run_reader_close(reader);
-    if (status != FL_OK) {
-        release_run(run);
-        memset(run, 0, sizeof *run);
-    }
-    return status;
-}
-
-static fl_status add_file(fl_run_set *set, const char *path, fl_error *error) {
-    fl_run_entry run;
-    FL_TRY(read_run(path, &run, error));
-    for (size_t i = 0; i < set->count; i++) {
-        if (strcmp(set->runs[i].run_id, run.run_id) != 0) continue;
-        release_run(&run);
-        return FL_OK;
-    }
-    fl_status status = FL_RESIZE(&set->runs, set->count, set->count + 1, error);
-    if (status != FL_OK) {
-        release_run(&run);
-        return status;
-    }
-    set->runs[set->count++] = run;
-    return FL_OK;
-}
-
-static fl_status add_folder(fl_run_set *set, const char *folder, fl_error *error) {
-    DIR *directory = opendir(folder);
-    if (directory == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", folder, strerror(errno));
-    size_t before = set->count;
-    fl_status status = FL_OK;
-    for (struct dirent *entry; status == FL_OK && (entry = readdir(directory)) != NULL;) {
-        char path[PATH_BYTES];
-        size_t length = strlen(entry->d_name);
-        if (entry->d_name[0] == '.' || length < 4 || strcmp(entry->d_name + length - 3, ".h5") != 0) continue;
-        if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= PATH_BYTES) continue;
-        status = add_file(set, path, error);
-    }
-    closedir(directory);
-    if (status == FL_OK && set->count == before) {
-        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: holds no run files", folder);
-    }
-    return status;
 }
 
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key) {
@@ -149,81 +90,278 @@ const char *fl_run_set_short_key(const char *key) {
     return strncmp(key, prefix, sizeof prefix - 1) == 0 ? key + sizeof prefix - 1 : key;
 }
 
-static bool is_axis(const fl_run_set *set, const char *key) {
-    const char *first = NULL;
+static const fl_run_metric *find_metric(const fl_run_entry *run, const char *name) {
+    for (size_t i = 0; i < run->metric_count; i++) {
+        if (strcmp(run->metrics[i].name, name) == 0) return &run->metrics[i];
+    }
+    return NULL;
+}
+
+double fl_run_metric_value(const fl_run_entry *run, const char *name) {
+    const fl_run_metric *metric = find_metric(run, name);
+    return metric != NULL ? metric->value : (double)NAN;
+}
+
+bool fl_run_has_metric(const fl_run_entry *run, const char *name) {
+    return find_metric(run, name) != NULL;
+}
+
+bool fl_run_has_linear_part(const fl_run_entry *run) {
+    const char *rule = fl_run_entry_value(run, "variant.rule");
+    return rule != NULL && strcmp(rule, "softmax") != 0 && strcmp(rule, "none") != 0;
+}
+
+static fl_status add_metric(fl_run_entry *run, const char *name, double value, fl_error *error) {
+    FL_TRY(FL_RESIZE(&run->metrics, run->metric_count, run->metric_count + 1, error));
+    FL_TRY(fl_memory_copy_string(&run->metrics[run->metric_count].name, name, error));
+    run->metrics[run->metric_count++].value = value;
+    return FL_OK;
+}
+
+static fl_status add_key(fl_run_entry *run, const char *key, const fl_node *value, fl_error *error) {
+    FL_TRY(FL_RESIZE(&run->keys, run->key_count, run->key_count + 1, error));
+    FL_TRY(FL_RESIZE(&run->values, run->key_count, run->key_count + 1, error));
+    size_t at = run->key_count++;
+    FL_TRY(fl_memory_copy_string(&run->keys[at], key, error));
+    if (value->kind == FL_NODE_SCALAR) return fl_memory_copy_string(&run->values[at], value->text, error);
+    return fl_node_text(value, &run->values[at], error);
+}
+
+/* Leaves of a tree; the parser limits its depth. Lists of mappings are numbered, other lists are values. */
+static fl_status flatten(fl_run_entry *run, const char *prefix, const fl_node *node, fl_error *error) {
+    bool list =
+        node->kind == FL_NODE_SEQUENCE && node->count > 0 && node->children[0]->kind == FL_NODE_MAPPING;
+    if (node->kind != FL_NODE_MAPPING && !list) return add_key(run, prefix, node, error);
+    for (size_t i = 0; i < node->count; i++) {
+        char key[NAME_BYTES], number[24];
+        snprintf(number, sizeof number, "%zu", i);
+        const char *name = node->kind == FL_NODE_MAPPING ? node->children[i]->key : number;
+        int bytes = snprintf(key, sizeof key, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
+        if (bytes < 0 || bytes >= NAME_BYTES)
+            return fl_error_set(error, FL_ERROR_FORMAT, "%s: /config: a key is too long", run->path);
+        FL_TRY(flatten(run, key, node->children[i], error));
+    }
+    return FL_OK;
+}
+
+/* Nearly sorted already: the file's keys are, but "a.b" and "a_b" interleave. */
+static void sort_keys(fl_run_entry *run) {
+    for (size_t i = 1; i < run->key_count; i++) {
+        char *key = run->keys[i], *value = run->values[i];
+        size_t at = i;
+        for (; at > 0 && strcmp(key, run->keys[at - 1]) < 0; at--) {
+            run->keys[at] = run->keys[at - 1];
+            run->values[at] = run->values[at - 1];
+        }
+        run->keys[at] = key;
+        run->values[at] = value;
+    }
+}
+
+static fl_status read_config(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
+    char *text = NULL;
+    fl_document *document = NULL;
+    if (!fl_run_reader_has(reader, "/config")) return FL_OK;
+    FL_TRY(fl_run_reader_text(reader, "/config", &text, error));
+    fl_status status = fl_document_parse_text(text, strlen(text), run->path, &document, error);
+    fl_memory_free(text);
+    FL_TRY(status);
+    status = flatten(run, "", fl_document_root(document), error);
+    fl_document_destroy(document);
+    if (status == FL_OK) sort_keys(run);
+    return status;
+}
+
+/* A dataset that is there and holds nothing is no metric. */
+static fl_status read_scalar(fl_run_reader *reader, fl_run_entry *run, const fl_run_scalar *scalar,
+                             fl_error *error) {
+    if (!fl_run_reader_has(reader, scalar->dataset)) return FL_OK;
+    return add_metric(run, scalar->name, fl_run_mean(reader, scalar->dataset), error);
+}
+
+/* Number attributes of one group as metrics `prefix`/<attribute>. */
+static fl_status read_attributes(fl_run_reader *reader, fl_run_entry *run, const char *group,
+                                 const char *prefix, fl_error *error) {
+    char **names = NULL;
+    size_t count = 0;
+    if (!fl_run_reader_has(reader, group)) return FL_OK;
+    FL_TRY(fl_run_reader_attribute_names(reader, group, &names, &count, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        double value = 0;
+        char *name = NULL;
+        if (fl_run_reader_attribute_number(reader, group, names[i], &value, NULL) != FL_OK) continue;
+        status = fl_folder_format(&name, error, "%s/%s", prefix, names[i]);
+        if (status == FL_OK) status = add_metric(run, name, value, error);
+        fl_memory_free(name);
+    }
+    fl_sweep_list_release(names, count);
+    return status;
+}
+
+static fl_status read_task(fl_run_reader *reader, fl_run_entry *run, const char *task, fl_error *error) {
+    static const char *const places[][2] = {{"/tasks", "tasks"},
+                                            {"/baseline/full/tasks", "full/tasks"},
+                                            {"/baseline/linear_off/tasks", "linear_off/tasks"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char group[NAME_BYTES], prefix[NAME_BYTES];
+        snprintf(group, sizeof group, "%s/%s", places[i][0], task);
+        snprintf(prefix, sizeof prefix, "%s/%s", places[i][1], task);
+        FL_TRY(read_attributes(reader, run, group, prefix, error));
+    }
+    return FL_OK;
+}
+
+/* Notes the task that a dataset "/tasks/<label>/items/document" belongs to. */
+static fl_status note_task(void *context, const char *path, size_t rank, const size_t *shape,
+                           fl_error *error) {
+    (void)rank, (void)shape;
+    static const char head[] = "/tasks/", tail[] = "/items/document";
+    fl_run_entry *run = context;
+    size_t bytes = strlen(path);
+    if (bytes <= sizeof head + sizeof tail - 2 || strncmp(path, head, sizeof head - 1) != 0 ||
+        strcmp(path + bytes - (sizeof tail - 1), tail) != 0)
+        return FL_OK;
+    size_t label = bytes - (sizeof head - 1) - (sizeof tail - 1);
+    FL_TRY(FL_RESIZE(&run->tasks, run->task_count, run->task_count + 1, error));
+    char **task = &run->tasks[run->task_count];
+    FL_TRY(FL_ALLOCATE(task, label + 1, error));
+    memcpy(*task, path + sizeof head - 1, label);
+    run->task_count++;
+    return FL_OK;
+}
+
+static fl_status read_attribute(fl_run_reader *reader, const char *name, char **out, fl_error *error) {
+    if (fl_run_reader_attribute_text(reader, "/", name, out, NULL) == FL_OK) return FL_OK;
+    return fl_memory_copy_string(out, "", error);
+}
+
+static fl_status read_identity(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
+    FL_TRY(read_attribute(reader, "run_id", &run->run_id, error));
+    FL_TRY(read_attribute(reader, "name", &run->name, error));
+    FL_TRY(read_attribute(reader, "cell", &run->cell, error));
+    FL_TRY(read_attribute(reader, "status", &run->status, error));
+    FL_TRY(read_attribute(reader, "tier", &run->tier, error));
+    double diverged = 0;
+    if (fl_run_reader_attribute_number(reader, "/", "diverged", &diverged, NULL) == FL_OK)
+        run->diverged = diverged != 0;
+    run->diverged = run->diverged || strcmp(run->status, "diverged") == 0;
+    if (run->run_id[0] != '\0') return FL_OK;
+    const char *slash = strrchr(run->path, '/');
+    fl_memory_free(run->run_id);
+    return fl_memory_copy_string(&run->run_id, slash != NULL ? slash + 1 : run->path, error);
+}
+
+static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) {
+    fl_run_reader *reader = NULL;
+    FL_TRY(fl_memory_copy_string(&run->path, path, error));
+    FL_TRY(fl_run_reader_open(path, &reader, error));
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, read_identity(reader, run, error));
+    FL_TRY_DONE(status, read_config(reader, run, error));
+    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++)
+        FL_TRY_DONE(status, read_scalar(reader, run, &scalars[i], error));
+    FL_TRY_DONE(status, fl_run_reader_visit(reader, note_task, run, error));
+    for (size_t i = 0; i < run->task_count; i++)
+        FL_TRY_DONE(status, read_task(reader, run, run->tasks[i], error));
+done:
+    fl_run_reader_close(reader);
+    return status;
+}
+
+static bool is_listed(const fl_run_set *set, const fl_run_entry *run) {
     for (size_t i = 0; i < set->count; i++) {
-        const char *value = fl_run_entry_value(&set->runs[i], key);
-        if (value == NULL) continue;
-        if (first == NULL) first = value;
-        if (strcmp(first, value) != 0) return true;
+        const fl_run_entry *other = &set->runs[i];
+        if (strcmp(other->run_id, run->run_id) == 0 && strcmp(other->name, run->name) == 0) return true;
     }
     return false;
 }
 
-static bool has_axis(const fl_run_set *set, const char *key) {
+static fl_status add_run(fl_run_set *set, const char *path, fl_error *error) {
+    fl_run_entry run = {0};
+    fl_status status = read_run(path, &run, error);
+    if (status == FL_OK && !is_listed(set, &run))
+        status = FL_RESIZE(&set->runs, set->count, set->count + 1, error);
+    if (status != FL_OK || is_listed(set, &run)) {
+        release_run(&run);
+        return status;
+    }
+    set->runs[set->count++] = run;
+    return FL_OK;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), tail = strlen(end);
+    return bytes > tail && strcmp(text + bytes - tail, end) == 0;
+}
+
+/* Counts cells of a folder that have no run file. */
+static fl_status count_others(const char *folder, fl_run_set *set, fl_error *error) {
+    DIR *directory = opendir(folder);
+    if (directory == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", folder, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        set->failed += ends_with(entry->d_name, ".failed.json");
+        set->unfinished += ends_with(entry->d_name, ".claim");
+    }
+    closedir(directory);
+    return FL_OK;
+}
+
+static fl_status add_folder(fl_run_set *set, const char *folder, fl_error *error) {
+    char **ids = NULL, *path = NULL;
+    size_t count = 0;
+    FL_TRY(count_others(folder, set, error));
+    FL_TRY(fl_sweep_list_done(folder, &ids, &count, error));
+    fl_status status = FL_OK;
+    if (count == 0) status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: no run files (*.h5) in it", folder);
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        status = fl_folder_format(&path, error, "%s/%s.h5", folder, ids[i]);
+        if (status == FL_OK) status = add_run(set, path, error);
+        fl_memory_free(path);
+        path = NULL;
+    }
+    fl_sweep_list_release(ids, count);
+    return status;
+}
+
+static bool same_value(const char *a, const char *b) {
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool is_known(const fl_run_set *set, const char *key) {
     for (size_t i = 0; i < set->axis_count; i++) {
         if (strcmp(set->axes[i], key) == 0) return true;
     }
     return false;
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+/* Two runs have different values, or two of one rule differ in having it. */
+static bool is_axis(const fl_run_set *set, const char *key, const fl_run_entry *owner) {
+    const char *value = fl_run_entry_value(owner, key), *rule = fl_run_entry_value(owner, "variant.rule");
+    if (strcmp(key, "name") == 0) return false;
+    for (size_t i = 0; i < set->count; i++) {
+        const char *other = fl_run_entry_value(&set->runs[i], key);
+        if (other != NULL && strcmp(other, value) != 0) return true;
+        if (other == NULL && same_value(rule, fl_run_entry_value(&set->runs[i], "variant.rule"))) return true;
+    }
+    return false;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static fl_status find_axes(fl_run_set *set, fl_error *error) {
-    for (size_t i = 0; i < set->count; i++) {
-        for (size_t j = 0; j < set->runs[i].key_count; j++) {
-            const char *key = set->runs[i].keys[j];
-            if (strcmp(key, "name") == 0 || has_axis(set, key) || !is_axis(set, key)) continue;
+    for (size_t r = 0; r < set->count; r++) {
+        for (size_t i = 0; i < set->runs[r].key_count; i++) {
+            const char *key = set->runs[r].keys[i];
+            if (is_known(set, key) || !is_axis(set, key, &set->runs[r])) continue;
             FL_TRY(FL_RESIZE(&set->axes, set->axis_count, set->axis_count + 1, error));
-            FL_TRY(fl_memory_copy_string(&set->axes[set->axis_count], key, error));
-            set->axis_count++;
+            set->axes[set->axis_count++] = key;
         }
     }
-    if (set->axis_count > 0) qsort(set->axes, set->axis_count, sizeof set->axes[0], by_text);
+    if (set->axis_count > 0) qsort(set->axes, set->axis_count, sizeof set->axes[0], compare_keys);
     return FL_OK;
-}
-
-static int compare_values(const char *a, const char *b) {
-    if (a == NULL || b == NULL) return (a != NULL) - (b != NULL);
-    char *end_a = NULL, *end_b = NULL;
-    double x = strtod(a, &end_a), y = strtod(b, &end_b);
-    if (end_a != a && *end_a == '\0' && end_b != b && *end_b == '\0' && x != y) return x < y ? -1 : 1;
-    return strcmp(a, b);
-}
-
-static int compare_runs(const fl_run_set *set, const fl_run_entry *a, const fl_run_entry *b) {
-    for (size_t i = 0; i < set->axis_count; i++) {
-        int order = compare_values(fl_run_entry_value(a, set->axes[i]), fl_run_entry_value(b, set->axes[i]));
-        if (order != 0) return order;
-    }
-    return strcmp(a->run_id, b->run_id);
-}
-
-/* By insertion: sets are small, and the order needs the set. */
-static void sort_runs(fl_run_set *set) {
-    for (size_t i = 1; i < set->count; i++) {
-        fl_run_entry run = set->runs[i];
-        size_t at = i;
-        for (; at > 0 && compare_runs(set, &run, &set->runs[at - 1]) < 0; at--)
-            set->runs[at] = set->runs[at - 1];
-        set->runs[at] = run;
-    }
-}
-
-static fl_status make_label(const fl_run_set *set, fl_run_entry *run, fl_error *error) {
-    char label[PATH_BYTES] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < set->axis_count && used < sizeof label; i++) {
-        const char *value = fl_run_entry_value(run, set->axes[i]);
-        if (value == NULL) continue;
-        used += (size_t)snprintf(label + used, sizeof label - used, "%s%s=%s", used > 0 ? " " : "",
-                                 fl_run_set_short_key(set->axes[i]), value);
-    }
-    if (used > 0) return fl_memory_copy_string(&run->label, label, error);
-    const char *rule = fl_run_entry_value(run, "variant.rule");
-    return fl_memory_copy_string(&run->label, rule != NULL ? rule : run->name, error);
 }
 
 fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **out, fl_error *error) {
@@ -233,11 +371,10 @@ fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **o
     for (size_t i = 0; i < count; i++) {
         struct stat what;
         bool folder = stat(paths[i], &what) == 0 && S_ISDIR(what.st_mode);
-        FL_TRY_DONE(status, folder ? add_folder(set, paths[i], error) : add_file(set, paths[i], error));
+        FL_TRY_DONE(status, folder ? add_folder(set, paths[i], error) : add_run(set, paths[i], error));
     }
     FL_TRY_DONE(status, find_axes(set, error));
-    sort_runs(set);
-    for (size_t i = 0; i < set->count; i++) FL_TRY_DONE(status, make_label(set, &set->runs[i], error));
+    FL_TRY_DONE(status, fl_run_label_all(set, error));
     *out = set;
 done:
     if (status != FL_OK) fl_run_set_destroy(set);
@@ -245,13 +382,12 @@ done:
 }
 
 double fl_run_mean(fl_run_reader *reader, const char *path) {
-    double *data = NULL;
+    double *data = NULL, sum = 0;
     size_t rank = 0, shape[4] = {0}, count = 1;
-    if (!fl_run_reader_has(reader, path)) return NAN;
-    if (fl_run_reader_doubles(reader, path, &data, &rank, shape, NULL) != FL_OK) return NAN;
-    double sum = 0;
+    if (!fl_run_reader_has(reader, path)) return (double)NAN;
+    if (fl_run_reader_doubles(reader, path, &data, &rank, shape, NULL) != FL_OK) return (double)NAN;
     for (size_t i = 0; i < rank; i++) count *= shape[i];
     for (size_t i = 0; i < count; i++) sum += data[i];
     fl_memory_free(data);
-    return count > 0 ? sum / (double)count : NAN;
+    return count > 0 ? sum / (double)count : (double)NAN;
 }

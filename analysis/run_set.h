@@ -1,7 +1,9 @@
-/* Run set: the run files of a sweep (or of several), with their configurations, ready to be compared.
+/* Run set: the run files of a sweep (or of several), with everything about them that is a single value.
  *
- * Runs are sorted by the values of the axes: the configuration keys in which at least two of them differ.
- * Numbers sort as numbers. The order, and so everything made from a set, depends on the runs alone. */
+ * Tables, pictures and reports are made from this: identity, resolved configuration, metrics. Larger datasets
+ * are read from the run files when they are needed. Runs are sorted by rule (`softmax`, `none`, then by
+ * name), then by the values of the axes, numbers as numbers; the order, and so everything made from a set,
+ * depends on the runs alone. */
 #ifndef FL_ANALYSIS_RUN_SET_H
 #define FL_ANALYSIS_RUN_SET_H
 
@@ -11,30 +13,62 @@
 #include "harness/base/status.h"
 #include "harness/store/run_file.h"
 
+/* A figure of a run. Names: `nmse`, `perplexity`, `linear_off/perplexity`, ... (fl_run_scalar_at lists them),
+ * and of a task `tasks/<label>/<metric>`, `full/tasks/<label>/<metric>`, `linear_off/tasks/<label>/<metric>`.
+ */
+typedef struct fl_run_metric {
+    char *name;
+    double value; /* may be NaN or infinite: a diverged run */
+} fl_run_metric;
+
 typedef struct fl_run_entry {
-    char *path; /* of the file */
-    char *run_id, *name, *status, *tier;
-    char *label; /* the axes and this run's values, "rule=kda window=56"; a single run: its rule */
+    char *path;                                 /* of the file */
+    char *run_id, *name, *cell, *status, *tier; /* root attributes; "" where the file has none */
+    char *label;                                /* short, unique within the set: "kda, 8 + 56" */
+    bool diverged;
     size_t key_count;
-    char **keys, **values; /* dotted keys of /config, sorted, with canonical value texts */
+    char **keys,
+        **values; /* leaves of /config: dotted keys, sorted, with their values as text (a list as [a, b]) */
+    size_t metric_count;
+    fl_run_metric *metrics;
+    size_t task_count;
+    char **tasks; /* labels of the tasks, in name order */
 } fl_run_entry;
 
 typedef struct fl_run_set {
     size_t count;
     fl_run_entry *runs;
     size_t axis_count;
-    char **axes; /* dotted keys, sorted; without `name` */
+    const char **axes; /* configuration keys in which runs differ, sorted; without `name`, and without what
+                          only some rules have */
+    size_t failed;     /* cells that the folders record as failed: they are in no table */
+    size_t unfinished; /* cells that were begun and are not done */
 } fl_run_set;
 
-/* Each path is a run file or a folder of them (*.h5, not its subfolders). A file that is no run file is an
- * error; a folder without any is too. The same run id twice (from two folders) is kept once. */
+/* Each path is a run file or a folder of them (*.h5, not its subfolders). A file that cannot be read is an
+ * error; a folder without any is FL_ERROR_ARGUMENT. The same run id of the same experiment (from two folders)
+ * is kept once. A file without /config (what `forward` writes) has no keys. */
 fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **out, fl_error *error);
+/* NULL is fine. */
 void fl_run_set_destroy(fl_run_set *set);
 
 /* This run's value of a key, or NULL. */
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key);
 /* How a key is called in tables: without a leading "variant.". */
 const char *fl_run_set_short_key(const char *key);
+
+/* NaN when the run has no such metric; fl_run_has_metric tells that from a value that is NaN. */
+double fl_run_metric_value(const fl_run_entry *run, const char *name);
+bool fl_run_has_metric(const fl_run_entry *run, const char *name);
+
+/* What single values are called, where they lie and what they mean; false past the end. */
+typedef struct fl_run_scalar {
+    const char *name, *dataset, *units, *meaning; /* a dataset with axes is averaged */
+} fl_run_scalar;
+bool fl_run_scalar_at(size_t index, fl_run_scalar *out);
+
+/* The rule is neither `softmax` nor `none`. */
+bool fl_run_has_linear_part(const fl_run_entry *run);
 
 /* Mean of a dataset's finite and non-finite values alike; NaN when it is not there. */
 double fl_run_mean(fl_run_reader *reader, const char *path);

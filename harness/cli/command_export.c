@@ -1,77 +1,193 @@
-/* export PATH...: tables and datasets of run files as CSV, JSON, NPZ or LaTeX. */
+/* export RUN.h5|DIR: numbers of run files for other programs. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "analysis/export.h"
+#include "analysis/lm_eval_files.h"
+#include "analysis/npz.h"
 #include "analysis/output_file.h"
+#include "analysis/run_set.h"
+#include "analysis/run_tables.h"
+#include "analysis/table.h"
+#include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/store/run_file.h"
 
-typedef struct export_request {
-    const char *dataset, *format, *out;
-    bool tidy;
-    fl_export_format as;
-} export_request;
+typedef struct wishes {
+    const char *format, *out, *by, *lm_eval;
+    bool summary;
+    const char *const *paths; /* the leading arguments that exist, and at least one */
+    size_t path_count;
+    const char *const *datasets;
+    size_t dataset_count;
+} wishes;
 
-static fl_status write_export(const fl_run_set *set, const export_request *request, FILE *stream,
-                              fl_error *error) {
-    if (request->tidy) return fl_export_tidy(set, stream, error);
-    if (request->dataset != NULL) return fl_export_dataset(set, request->dataset, request->as, stream, error);
-    return fl_export_summary(set, request->as, stream, error);
+static bool is_folder(const char *path) {
+    struct stat information;
+    return stat(path, &information) == 0 && S_ISDIR(information.st_mode);
 }
 
-static fl_status export_set(const fl_run_set *set, const export_request *request, fl_error *error) {
-    if (request->out == NULL) return write_export(set, request, stdout, error);
-    fl_output_file file;
-    FL_TRY(fl_output_file_open(request->out, &file, error));
-    fl_status status = write_export(set, request, file.stream, error);
-    if (status == FL_OK) return fl_output_file_close(&file, error);
-    fl_output_file_discard(&file);
+static fl_status write_table(const wishes *w, const fl_table *table, fl_error *error) {
+    if (strcmp(w->format, "npz") == 0) return fl_table_write_npz(table, w->out, error);
+    fl_output_file file = {0};
+    FILE *stream = stdout;
+    if (w->out != NULL) {
+        FL_TRY(fl_output_file_open(w->out, &file, error));
+        stream = file.stream;
+    }
+    if (strcmp(w->format, "csv") == 0) fl_table_write_csv(table, stream);
+    if (strcmp(w->format, "json") == 0) fl_table_write_json(table, stream);
+    if (strcmp(w->format, "latex") == 0) fl_table_write_latex(table, stream);
+    return w->out != NULL ? fl_output_file_close(&file, error) : FL_OK;
+}
+
+typedef struct array_writer {
+    const wishes *wishes;
+    fl_run_reader *reader;
+    fl_npz *npz;
+    size_t written;
+} array_writer;
+
+static bool is_wanted(const wishes *w, const char *path) {
+    for (size_t i = 0; i < w->dataset_count; i++) {
+        const char *from = w->datasets[i][0] == '/' ? path : path + 1;
+        size_t bytes = strlen(w->datasets[i]);
+        if (strncmp(from, w->datasets[i], bytes) == 0 && (from[bytes] == '\0' || from[bytes] == '/'))
+            return true;
+    }
+    return w->dataset_count == 0;
+}
+
+static fl_status add_array(void *context, const char *path, size_t rank, const size_t *shape,
+                           fl_error *error) {
+    (void)rank, (void)shape;
+    array_writer *writer = context;
+    double *data = NULL;
+    char **texts = NULL;
+    size_t axes = 0, sizes[4], count = 0;
+    if (!is_wanted(writer->wishes, path)) return FL_OK;
+    writer->written++;
+    if (fl_run_reader_doubles(writer->reader, path, &data, &axes, sizes, NULL) == FL_OK) {
+        fl_status status = fl_npz_add_doubles(writer->npz, path + 1, axes, sizes, data, error);
+        fl_memory_free(data);
+        return status;
+    }
+    FL_TRY(fl_run_reader_texts(writer->reader, path, &texts, &count, error));
+    fl_status status = fl_npz_add_texts(writer->npz, path + 1, count, (const char *const *)texts, error);
+    for (size_t i = 0; i < count; i++) fl_memory_free(texts[i]);
+    fl_memory_free(texts);
     return status;
 }
 
-static bool find_format(const char *name, fl_export_format *out) {
-    for (int i = 0; fl_export_format_names[i] != NULL; i++) {
-        if (strcmp(fl_export_format_names[i], name) != 0) continue;
-        *out = (fl_export_format)i;
-        return true;
+/* One file's datasets with their own shapes. */
+static fl_status write_arrays(const wishes *w, fl_error *error) {
+    array_writer writer = {.wishes = w};
+    FL_TRY(fl_run_reader_open(w->paths[0], &writer.reader, error));
+    fl_status status = fl_npz_open(w->out, &writer.npz, error);
+    if (status == FL_OK) {
+        status = fl_run_reader_visit(writer.reader, add_array, &writer, error);
+        if (status == FL_OK && writer.written == 0)
+            status =
+                fl_error_set(error, FL_ERROR_ARGUMENT, "%s: there is no %s", w->paths[0], w->datasets[0]);
+        if (status == FL_OK) {
+            status = fl_npz_close(writer.npz, error);
+        } else {
+            fl_npz_discard(writer.npz);
+        }
+    }
+    fl_run_reader_close(writer.reader);
+    return status;
+}
+
+static void print_notes(const fl_command *command, const fl_run_set *set) {
+    if (set->failed > 0)
+        fprintf(stderr, "frostline %s: %zu failed cells have no run file and are not in it\n", command->name,
+                set->failed);
+    if (set->unfinished > 0)
+        fprintf(stderr, "frostline %s: %zu cells are begun and not done\n", command->name, set->unfinished);
+}
+
+static fl_status make_table(const wishes *w, const fl_run_set *set, fl_table *out, fl_error *error) {
+    if (w->summary) return fl_run_tables_summary(set, out, error);
+    if (w->dataset_count > 0) return fl_run_tables_long(set, w->datasets, w->dataset_count, out, error);
+    return fl_run_tables_by_axes(set, w->by != NULL ? w->by : "layer,position", out, error);
+}
+
+static fl_status export_runs(const fl_command *command, const wishes *w, fl_error *error) {
+    fl_run_set *set = NULL;
+    FL_TRY(fl_run_set_load(w->paths, w->path_count, &set, error));
+    print_notes(command, set);
+    fl_status status = FL_OK;
+    if (w->lm_eval != NULL) {
+        size_t written = 0;
+        status = fl_lm_eval_files_write(set, w->lm_eval, &written, error);
+        if (status == FL_OK) printf("%zu runs written to %s\n", written, w->lm_eval);
+    } else {
+        fl_table table = {0};
+        status = make_table(w, set, &table, error);
+        if (status == FL_OK) status = write_table(w, &table, error);
+        fl_table_release(&table);
+    }
+    fl_run_set_destroy(set);
+    return status;
+}
+
+static bool is_format(const char *format) {
+    static const char *const formats[] = {"csv", "json", "npz", "latex"};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        if (strcmp(format, formats[i]) == 0) return true;
     }
     return false;
 }
 
 static int run(const fl_command *command, int argc, char **argv) {
-    export_request request = {.format = "csv"};
+    wishes w = {.format = "csv"};
     const fl_flag flags[] = {
-        {"--dataset", "NAME", &request.dataset, NULL, NULL,
-         "one dataset of every run (/errors/teacher_forced/nmse)"},
-        {"--tidy", NULL, NULL, NULL, &request.tidy, "one row a run x layer x position"},
-        {"--format", "FORMAT", &request.format, NULL, NULL,
-         "csv (default), json, npz (datasets), tex (the table)"},
-        {"--out", "FILE", &request.out, NULL, NULL, "instead of standard output"},
+        {"--format", "FORMAT", &w.format, NULL, NULL, "csv (default), json, npz or latex"},
+        {"--out", "FILE", &w.out, NULL, NULL, "standard output by default (npz needs a file)"},
+        {"--summary", NULL, NULL, NULL, &w.summary, "one row a run: configuration and every metric"},
+        {"--by", "AXES", &w.by, NULL, NULL,
+         "all datasets with these axes: layer,position (default), layer, layer,head, ..."},
+        {"--lm-eval", "DIR", &w.lm_eval, NULL, NULL, "task results as lm-evaluation-harness writes them"},
     };
-    fl_positionals paths;
+    fl_positionals arguments;
     int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
-                                  &paths);
+                                  &arguments);
     if (code >= 0) return code;
-    if (!find_format(request.format, &request.as)) {
-        return fl_arguments_refuse(command, "--format is csv, json, npz or tex, not \"%s\"", request.format);
+    w.paths = arguments.items;
+    for (w.path_count = 1; w.path_count < arguments.count; w.path_count++) {
+        if (access(arguments.items[w.path_count], F_OK) != 0) break;
     }
-    if (request.tidy && (request.dataset != NULL || request.as != FL_EXPORT_CSV)) {
-        return fl_arguments_refuse(command, "--tidy is a CSV of its own: no --dataset, no other --format");
-    }
-    fl_run_set *set = NULL;
+    w.datasets = arguments.items + w.path_count;
+    w.dataset_count = arguments.count - w.path_count;
+    if (!is_format(w.format))
+        return fl_arguments_refuse(command, "--format is csv, json, npz or latex, not \"%s\"", w.format);
+    if (w.summary + (w.by != NULL) + (w.dataset_count > 0) + (w.lm_eval != NULL) > 1)
+        return fl_arguments_refuse(command, "give one of: datasets, --by, --summary, --lm-eval");
+    bool arrays = strcmp(w.format, "npz") == 0;
+    if (arrays && w.out == NULL && w.lm_eval == NULL)
+        return fl_arguments_refuse(command, "npz needs --out FILE");
     fl_error error;
-    if (fl_run_set_load(paths.items, paths.count, &set, &error) != FL_OK)
-        return fl_command_fail(command, &error);
-    fl_status status = export_set(set, &request, &error);
-    fl_run_set_destroy(set);
+    fl_status status;
+    if (arrays && !w.summary && w.by == NULL && w.lm_eval == NULL && w.path_count == 1 &&
+        !is_folder(w.paths[0])) {
+        status = write_arrays(&w, &error);
+    } else {
+        status = export_runs(command, &w, &error);
+    }
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
 const fl_command fl_command_export = {
     .name = "export",
-    .arguments = "PATH... [--dataset NAME | --tidy] [--format FORMAT] [--out FILE]",
-    .summary = "the table, a dataset or everything by layer and position, for other programs",
-    .help = "PATH is a run file or a folder of them. Without --dataset and --tidy: one row a run.",
+    .arguments = "RUN.h5|DIR ... [DATASET ...] [--summary] [--by AXES] [--format FORMAT] [--out FILE]",
+    .summary = "numbers of run files as CSV, JSON, NPZ, LaTeX, or as lm-evaluation-harness files",
+    .help = "Tables are in long form: one row a run and layer, position, ...; beside them the settings that "
+            "differ between\n"
+            "the runs. DATASET is a path inside the run files (errors/teacher_forced/nmse) or a group "
+            "(tasks/mmlu/items).\n"
+            "NPZ of a single file holds its datasets with their own shapes, under their paths.",
     .run = run,
 };

@@ -72,6 +72,9 @@ fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path
 /* *texts = fl_memory block of `count` fl_memory blocks: a string dataset of rank 0 or 1. */
 fl_status fl_run_reader_texts(fl_run_reader *reader, const char *path, char ***texts, size_t *count,
                               fl_error *error);
+/* *names = fl_memory block of `count` fl_memory blocks, in name order: the attributes of the object at `path`. */
+fl_status fl_run_reader_attribute_names(fl_run_reader *reader, const char *path, char ***names, size_t *count,
+                                        fl_error *error);
 /* Whether a group or dataset is there. */
 int fl_run_reader_has(fl_run_reader *reader, const char *path);
 /* Calls `visit` for every dataset path in name order; stops at the first status that is not FL_OK and returns

@@ -291,6 +291,49 @@ fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path
     return status;
 }
 
+typedef struct name_list {
+    char **names;
+    size_t count, room;
+    fl_error *error;
+    fl_status status;
+} name_list;
+
+static herr_t add_name(hid_t object, const char *name, const H5A_info_t *info, void *context) {
+    (void)object, (void)info;
+    name_list *list = context;
+    if (list->count == list->room) {
+        size_t room = list->room == 0 ? 16 : 2 * list->room;
+        list->status = FL_RESIZE(&list->names, list->room, room, list->error);
+        if (list->status != FL_OK) return 1;
+        list->room = room;
+    }
+    list->status = fl_memory_copy_string(&list->names[list->count], name, list->error);
+    if (list->status != FL_OK) return 1;
+    list->count++;
+    return 0;
+}
+
+fl_status fl_run_reader_attribute_names(fl_run_reader *reader, const char *path, char ***names, size_t *count,
+                                        fl_error *error) {
+    *names = NULL;
+    *count = 0;
+    if (!fl_run_reader_has(reader, path))
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: there is no %s", reader->name, path);
+    name_list list = {.error = error, .status = FL_OK};
+    hsize_t next = 0;
+    herr_t result = H5Aiterate_by_name(reader->file, path, H5_INDEX_NAME, H5_ITER_INC, &next, add_name, &list,
+                                       H5P_DEFAULT);
+    if (list.status == FL_OK && result < 0)
+        list.status = failed(reader, path, "list the attributes", error);
+    if (list.status != FL_OK) {
+        free_texts(list.names, list.count);
+        return list.status;
+    }
+    *names = list.names;
+    *count = list.count;
+    return FL_OK;
+}
+
 typedef struct visitor {
     const fl_run_reader *reader;
     fl_status (*visit)(void *context, const char *path, size_t rank, const size_t *shape, fl_error *error);

@@ -1,0 +1,181 @@
+#include "analysis/lm_eval_files.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/lm_eval_task.h"
+#include "analysis/output_file.h"
+#include "analysis/table.h"
+#include "harness/base/memory.h"
+#include "harness/store/folder.h"
+#include "harness/store/run_file.h"
+
+enum { TIME_BYTES = 32 };
+
+/* Runs of characters that a file name should not hold become "__", as lm-evaluation-harness does it. */
+static fl_status sanitise(const char *name, char **out, fl_error *error) {
+    static const char bad[] = "\"<>:/|\\?*[]";
+    FL_TRY(FL_ALLOCATE(out, 2 * strlen(name) + 1, error));
+    char *to = *out;
+    for (; *name != '\0'; name++) {
+        if (strchr(bad, *name) == NULL) {
+            *to++ = *name;
+            continue;
+        }
+        while (name[1] != '\0' && strchr(bad, name[1]) != NULL) name++;
+        *to++ = '_';
+        *to++ = '_';
+    }
+    *to = '\0';
+    return FL_OK;
+}
+
+static char *provenance_text(fl_run_reader *reader, const char *name) {
+    char path[64], *text = NULL;
+    snprintf(path, sizeof path, "/provenance/%s", name);
+    return fl_run_reader_text(reader, path, &text, NULL) == FL_OK ? text : NULL;
+}
+
+/* "2026-01-31T23:59:59Z" as seconds since 1970 (Howard Hinnant's days from civil); NaN when it is none. */
+static double seconds_since_1970(const char *time) {
+    int year, month, day, hour, minute, second;
+    if (time == NULL ||
+        sscanf(time, "%4d-%2d-%2dT%2d:%2d:%2dZ", &year, &month, &day, &hour, &minute, &second) != 6)
+        return (double)NAN;
+    year -= month <= 2;
+    long era = year / 400, year_of_era = year - era * 400;
+    long day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    long day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    return (double)(era * 146097 + day_of_era - 719468) * 86400.0 + hour * 3600.0 + minute * 60.0 + second;
+}
+
+static void write_pair(FILE *stream, const char *name, const char *text, const char *end) {
+    fputs("    ", stream);
+    fl_table_json_text(stream, name);
+    fputs(": ", stream);
+    if (text == NULL) {
+        fputs("null", stream);
+    } else {
+        fl_table_json_text(stream, text);
+    }
+    fputs(end, stream);
+}
+
+/* "pretrained=...,rule=kda,window=56,...": every setting of the variant. */
+static void write_model_arguments(FILE *stream, const fl_run_entry *run, const char *model) {
+    static const char prefix[] = "variant.";
+    size_t used = 0;
+    char text[4096];
+    used = (size_t)snprintf(text, sizeof text, "pretrained=%s", model != NULL ? model : "");
+    for (size_t i = 0; i < run->key_count && used < sizeof text; i++) {
+        if (strncmp(run->keys[i], prefix, sizeof prefix - 1) != 0) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, ",%s=%s", run->keys[i] + sizeof prefix - 1,
+                                 run->values[i]);
+    }
+    write_pair(stream, "model_args", text, ",\n");
+}
+
+static double total_seconds(const fl_run_entry *run) {
+    double total = 0;
+    for (size_t i = 0; i < run->task_count; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "tasks/%s/seconds", run->tasks[i]);
+        double seconds = fl_run_metric_value(run, name);
+        if (isfinite(seconds)) total += seconds;
+    }
+    return total;
+}
+
+static void write_config(FILE *stream, const fl_run_entry *run, fl_run_reader *reader, const char *model,
+                         const char *time) {
+    char number[FL_NUMBER_BYTES];
+    char *revision = provenance_text(reader, "code_revision"),
+         *weights = provenance_text(reader, "weights_hash_before");
+    fputs("  \"config\": {\n", stream);
+    write_pair(stream, "model", "frostline", ",\n");
+    write_model_arguments(stream, run, model);
+    write_pair(stream, "dtype", "float32", ",\n");
+    write_pair(stream, "sha", weights, ",\n");
+    write_pair(stream, "device", "cpu", ",\n");
+    write_pair(stream, "run_id", run->run_id, ",\n");
+    write_pair(stream, "tier", run->tier, "\n  },\n");
+    fputs("  \"git_hash\": ", stream);
+    fl_table_json_text(stream, revision != NULL ? revision : "");
+    double date = seconds_since_1970(time);
+    fprintf(stream, ",\n  \"date\": %s,\n", isnan(date) ? "null" : fl_table_number_text(date, number));
+    fputs("  \"model_source\": \"frostline\",\n  \"model_name\": ", stream);
+    fl_table_json_text(stream, model != NULL ? model : "");
+    fprintf(stream, ",\n  \"total_evaluation_time_seconds\": \"%s\"\n}\n",
+            fl_table_number_text(total_seconds(run), number));
+    fl_memory_free(revision);
+    fl_memory_free(weights);
+}
+
+static fl_status write_results(const fl_run_entry *run, fl_run_reader *reader, const fl_lm_eval_task *tasks,
+                               const char *path, const char *model, const char *time, fl_error *error) {
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(path, &file, error));
+    fputs("{\n", file.stream);
+    for (fl_lm_eval_part part = 0; part < FL_LM_EVAL_PARTS; part++)
+        fl_lm_eval_write_part(file.stream, part, run, tasks, run->task_count);
+    write_config(file.stream, run, reader, model, time);
+    return fl_output_file_close(&file, error);
+}
+
+static fl_status write_run_into(const fl_run_entry *run, fl_run_reader *reader, const fl_lm_eval_task *tasks,
+                                const char *folder, const char *model, const char *time, fl_error *error) {
+    char stamp[TIME_BYTES];
+    char *path = NULL;
+    snprintf(stamp, sizeof stamp, "%s", time != NULL ? time : "unknown");
+    for (char *c = stamp; *c != '\0'; c++) {
+        if (*c == ':') *c = '-';
+        if (*c == 'Z') *c = '\0';
+    }
+    FL_TRY(fl_folder_create(folder, error));
+    FL_TRY(fl_folder_format(&path, error, "%s/results_%s.json", folder, stamp));
+    fl_status status = write_results(run, reader, tasks, path, model, time, error);
+    fl_memory_free(path);
+    for (size_t t = 0; t < run->task_count && status == FL_OK; t++)
+        status = fl_lm_eval_write_samples(&tasks[t], folder, stamp, error);
+    return status;
+}
+
+static fl_status write_run(const fl_run_entry *run, const char *folder, fl_error *error) {
+    fl_run_reader *reader = NULL;
+    fl_lm_eval_task *tasks = NULL;
+    char *model = NULL, *time = NULL, *safe = NULL, *own = NULL;
+    fl_status status = FL_OK;
+    FL_TRY(fl_run_reader_open(run->path, &reader, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&tasks, run->task_count, error));
+    for (size_t t = 0; t < run->task_count; t++)
+        FL_TRY_DONE(status, fl_lm_eval_task_read(reader, run, run->tasks[t], &tasks[t], error));
+    model = provenance_text(reader, "model");
+    time = provenance_text(reader, "finished");
+    FL_TRY_DONE(status, sanitise(model != NULL ? model : "model", &safe, error));
+    FL_TRY_DONE(status, fl_folder_format(&own, error, "%s/%s__%s", folder, safe, run->run_id));
+    status = write_run_into(run, reader, tasks, own, model, time, error);
+done:
+    for (size_t t = 0; tasks != NULL && t < run->task_count; t++) fl_lm_eval_task_release(&tasks[t]);
+    fl_memory_free(tasks);
+    fl_memory_free(model);
+    fl_memory_free(time);
+    fl_memory_free(safe);
+    fl_memory_free(own);
+    fl_run_reader_close(reader);
+    return status;
+}
+
+fl_status fl_lm_eval_files_write(const fl_run_set *set, const char *folder, size_t *written,
+                                 fl_error *error) {
+    *written = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->runs[i].task_count == 0) continue;
+        FL_TRY(write_run(&set->runs[i], folder, error));
+        (*written)++;
+    }
+    if (*written > 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: no run has task results", set->runs[0].path);
+}

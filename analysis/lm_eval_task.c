@@ -1,0 +1,474 @@
+#include "analysis/lm_eval_task.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/output_file.h"
+#include "analysis/table.h"
+#include "harness/base/memory.h"
+#include "harness/base/sha256.h"
+#include "harness/store/folder.h"
+#include "harness/store/sweep.h"
+
+enum { NAME_BYTES = 512 };
+
+static const struct {
+    const char *name;
+    bool higher_is_better;
+} metrics[] = {
+    {"acc", true},
+    {"acc_norm", true},
+    {"acc_bytes", true},
+    {"perplexity", false},
+    {"word_perplexity", false},
+    {"byte_perplexity", false},
+    {"bits_per_byte", false},
+};
+enum { METRICS = sizeof metrics / sizeof metrics[0] };
+static const char *const categories[] = {"stem", "humanities", "social_sciences", "other"};
+enum { CATEGORIES = sizeof categories / sizeof categories[0] };
+
+void fl_lm_eval_task_release(fl_lm_eval_task *task) {
+    double *const columns[] = {task->document,         task->gold,
+                               task->greedy,           task->correct,
+                               task->correct_norm,     task->correct_bytes,
+                               task->log_likelihood,   task->subject_n,
+                               task->subject_acc,      task->subject_acc_stderr,
+                               task->subject_acc_norm, task->subject_acc_norm_stderr};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) fl_memory_free(columns[i]);
+    fl_sweep_list_release(task->subject, task->subject_texts);
+    fl_sweep_list_release(task->answer, task->answer_texts);
+    fl_sweep_list_release(task->subjects, task->subject_count);
+    fl_memory_free(task->label);
+    *task = (fl_lm_eval_task){0};
+}
+
+/* An absent column is left NULL; one of another length than `count` is refused. */
+static fl_status read_column(fl_run_reader *reader, const char *label, const char *name, size_t count,
+                             double **out, fl_error *error) {
+    char path[NAME_BYTES];
+    size_t rank = 0, shape[4];
+    snprintf(path, sizeof path, "/tasks/%s/%s", label, name);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_doubles(reader, path, out, &rank, shape, error));
+    if (rank == 1 && shape[0] == count) return FL_OK;
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
+}
+
+static fl_status read_texts(fl_run_reader *reader, const char *label, const char *name, char ***out,
+                            size_t *count, fl_error *error) {
+    char path[NAME_BYTES];
+    snprintf(path, sizeof path, "/tasks/%s/%s", label, name);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    return fl_run_reader_texts(reader, path, out, count, error);
+}
+
+static fl_status read_items(fl_run_reader *reader, fl_lm_eval_task *task, fl_error *error) {
+    char path[NAME_BYTES];
+    size_t rank = 0, shape[4];
+    snprintf(path, sizeof path, "/tasks/%s/items/document", task->label);
+    FL_TRY(fl_run_reader_doubles(reader, path, &task->document, &rank, shape, error));
+    if (rank != 1) return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
+    task->count = shape[0];
+    snprintf(path, sizeof path, "/tasks/%s/items/log_likelihood", task->label);
+    if (fl_run_reader_has(reader, path)) {
+        FL_TRY(fl_run_reader_doubles(reader, path, &task->log_likelihood, &rank, shape, error));
+        if (rank != 2 || shape[0] != task->count)
+            return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
+        task->choices = shape[1];
+    }
+    const struct {
+        const char *name;
+        double **out;
+    } columns[] = {{"items/gold", &task->gold},
+                   {"items/greedy", &task->greedy},
+                   {"items/correct", &task->correct},
+                   {"items/correct_norm", &task->correct_norm},
+                   {"items/correct_bytes", &task->correct_bytes}};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        FL_TRY(read_column(reader, task->label, columns[i].name, task->count, columns[i].out, error));
+    FL_TRY(read_texts(reader, task->label, "items/subject", &task->subject, &task->subject_texts, error));
+    FL_TRY(read_texts(reader, task->label, "items/answer", &task->answer, &task->answer_texts, error));
+    if ((task->subject == NULL || task->subject_texts == task->count) &&
+        (task->answer == NULL || task->answer_texts == task->count))
+        return FL_OK;
+    return fl_error_set(error, FL_ERROR_FORMAT, "/tasks/%s/items: columns of different lengths", task->label);
+}
+
+static fl_status read_subjects(fl_run_reader *reader, fl_lm_eval_task *task, fl_error *error) {
+    FL_TRY(read_texts(reader, task->label, "subjects/name", &task->subjects, &task->subject_count, error));
+    const struct {
+        const char *name;
+        double **out;
+    } columns[] = {{"subjects/n", &task->subject_n},
+                   {"subjects/acc", &task->subject_acc},
+                   {"subjects/acc_stderr", &task->subject_acc_stderr},
+                   {"subjects/acc_norm", &task->subject_acc_norm},
+                   {"subjects/acc_norm_stderr", &task->subject_acc_norm_stderr}};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        FL_TRY(read_column(reader, task->label, columns[i].name, task->subject_count, columns[i].out, error));
+    return FL_OK;
+}
+
+/* The entry of the configuration's task list with this label. */
+static void find_settings(const fl_run_entry *run, fl_lm_eval_task *task) {
+    for (size_t i = 0;; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "tasks.%zu.name", i);
+        const char *name = fl_run_entry_value(run, key);
+        if (name == NULL) return;
+        snprintf(key, sizeof key, "tasks.%zu.label", i);
+        const char *label = fl_run_entry_value(run, key);
+        bool is_it = label != NULL && strcmp(label, task->label) == 0;
+        if (!is_it && strcmp(name, task->label) != 0) continue;
+        snprintf(key, sizeof key, "tasks.%zu.shots", i);
+        task->shots = fl_run_entry_value(run, key);
+        snprintf(key, sizeof key, "tasks.%zu.limit", i);
+        task->limit = fl_run_entry_value(run, key);
+        return;
+    }
+}
+
+fl_status fl_lm_eval_task_read(fl_run_reader *reader, const fl_run_entry *run, const char *label,
+                               fl_lm_eval_task *out, fl_error *error) {
+    *out = (fl_lm_eval_task){0};
+    fl_status status = fl_memory_copy_string(&out->label, label, error);
+    if (status == FL_OK) status = read_items(reader, out, error);
+    if (status == FL_OK) status = read_subjects(reader, out, error);
+    if (status == FL_OK) {
+        find_settings(run, out);
+        return FL_OK;
+    }
+    fl_lm_eval_task_release(out);
+    return fl_error_prepend(error, status, "%s", run->path);
+}
+
+static bool is_group(const fl_lm_eval_task *task) {
+    return task->subject_count > 1;
+}
+
+static size_t leaf_count(const fl_lm_eval_task *task) {
+    return is_group(task) ? task->subject_count : 1;
+}
+
+static void leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[NAME_BYTES]) {
+    if (is_group(task)) {
+        snprintf(out, NAME_BYTES, "%s_%s", task->label, task->subjects[leaf]);
+    } else {
+        snprintf(out, NAME_BYTES, "%s", task->label);
+    }
+}
+
+static size_t leaf_items(const fl_lm_eval_task *task, size_t leaf) {
+    return is_group(task) && task->subject_n != NULL ? (size_t)task->subject_n[leaf] : task->count;
+}
+
+static void write_value(FILE *stream, double value) {
+    char text[FL_NUMBER_BYTES];
+    if (isnan(value)) {
+        fputs("\"N/A\"", stream);
+    } else if (isinf(value)) {
+        fputs(value > 0 ? "Infinity" : "-Infinity", stream);
+    } else {
+        fputs(fl_table_number_text(value, text), stream);
+    }
+}
+
+static void write_metric(FILE *stream, const char *name, double value, double error) {
+    fprintf(stream, ",\n      \"%s,none\": ", name);
+    write_value(stream, value);
+    fprintf(stream, ",\n      \"%s_stderr,none\": ", name);
+    write_value(stream, error);
+}
+
+/* Metrics that the run file holds for the task as a whole, or for a category ("acc_stem"). */
+static void write_whole(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task,
+                        const char *category) {
+    for (size_t m = 0; m < METRICS; m++) {
+        char name[NAME_BYTES], error[NAME_BYTES];
+        const char *joint = category != NULL ? "_" : "";
+        snprintf(name, sizeof name, "tasks/%s/%s%s%s", task->label, metrics[m].name, joint,
+                 category != NULL ? category : "");
+        snprintf(error, sizeof error, "tasks/%s/%s%s%s_stderr", task->label, metrics[m].name, joint,
+                 category != NULL ? category : "");
+        if (!fl_run_has_metric(run, name)) continue;
+        write_metric(stream, metrics[m].name, fl_run_metric_value(run, name),
+                     fl_run_metric_value(run, error));
+    }
+}
+
+static void write_leaf(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, size_t leaf) {
+    if (!is_group(task)) {
+        write_whole(stream, run, task, NULL);
+        return;
+    }
+    if (task->subject_acc != NULL && task->subject_acc_stderr != NULL)
+        write_metric(stream, "acc", task->subject_acc[leaf], task->subject_acc_stderr[leaf]);
+    if (task->subject_acc_norm != NULL && task->subject_acc_norm_stderr != NULL && task->correct_norm != NULL)
+        write_metric(stream, "acc_norm", task->subject_acc_norm[leaf], task->subject_acc_norm_stderr[leaf]);
+}
+
+/* Starts a member `"name": {"alias": "name"`. */
+static void open_result(FILE *stream, const char *name, bool *first) {
+    fputs(*first ? "\n    " : ",\n    ", stream);
+    *first = false;
+    fl_table_json_text(stream, name);
+    fputs(": {\n      \"alias\": ", stream);
+    fl_table_json_text(stream, name);
+}
+
+static void write_groups(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, bool *first) {
+    if (!is_group(task)) return;
+    open_result(stream, task->label, first);
+    write_whole(stream, run, task, NULL);
+    fputs("\n    }", stream);
+    for (size_t c = 0; c < CATEGORIES; c++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "tasks/%s/acc_%s", task->label, categories[c]);
+        if (!fl_run_has_metric(run, name)) continue;
+        snprintf(name, sizeof name, "%s_%s", task->label, categories[c]);
+        open_result(stream, name, first);
+        write_whole(stream, run, task, categories[c]);
+        fputs("\n    }", stream);
+    }
+}
+
+static void write_results(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, bool *first) {
+    write_groups(stream, run, task, first);
+    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+        char name[NAME_BYTES];
+        leaf_name(task, leaf, name);
+        open_result(stream, name, first);
+        write_leaf(stream, run, task, leaf);
+        fputs("\n    }", stream);
+    }
+}
+
+static void write_subtasks(FILE *stream, const fl_lm_eval_task *task, bool *first) {
+    if (!is_group(task)) return;
+    fputs(*first ? "\n    " : ",\n    ", stream);
+    *first = false;
+    fl_table_json_text(stream, task->label);
+    fputs(": [", stream);
+    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+        char name[NAME_BYTES];
+        leaf_name(task, leaf, name);
+        if (leaf > 0) fputs(", ", stream);
+        fl_table_json_text(stream, name);
+    }
+    fputc(']', stream);
+}
+
+static bool whole_metric(const fl_run_entry *run, const fl_lm_eval_task *task, size_t metric) {
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "tasks/%s/%s", task->label, metrics[metric].name);
+    return fl_run_has_metric(run, name);
+}
+
+static void write_directions(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task) {
+    const char *separator = "";
+    fputc('{', stream);
+    for (size_t m = 0; m < METRICS; m++) {
+        if (!whole_metric(run, task, m)) continue;
+        fprintf(stream, "%s\"%s\": %s", separator, metrics[m].name,
+                metrics[m].higher_is_better ? "true" : "false");
+        separator = ", ";
+    }
+    fputc('}', stream);
+}
+
+/* One value a leaf. */
+static void write_leaf_value(FILE *stream, fl_lm_eval_part part, const fl_run_entry *run,
+                             const fl_lm_eval_task *task, size_t leaf) {
+    const char *shots = task->shots != NULL ? task->shots : "null";
+    bool all = task->limit != NULL && strcmp(task->limit, "0") == 0;
+    char name[NAME_BYTES];
+    switch (part) {
+    case FL_LM_EVAL_CONFIGS:
+        leaf_name(task, leaf, name);
+        fputs("{\"task\": ", stream);
+        fl_table_json_text(stream, name);
+        fprintf(stream, ", \"num_fewshot\": %s}", shots);
+        break;
+    case FL_LM_EVAL_SHOTS:
+        fputs(shots, stream);
+        break;
+    case FL_LM_EVAL_HIGHER_IS_BETTER:
+        write_directions(stream, run, task);
+        break;
+    case FL_LM_EVAL_SAMPLE_COUNTS:
+        fputs("{\"original\": ", stream);
+        if (all) {
+            fprintf(stream, "%zu", leaf_items(task, leaf));
+        } else {
+            fputs("null", stream);
+        }
+        fprintf(stream, ", \"effective\": %zu}", leaf_items(task, leaf));
+        break;
+    default:
+        fputs("null", stream);
+    }
+}
+
+static void write_leaf_values(FILE *stream, fl_lm_eval_part part, const fl_run_entry *run,
+                              const fl_lm_eval_task *task, bool *first) {
+    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+        char name[NAME_BYTES];
+        leaf_name(task, leaf, name);
+        fputs(*first ? "\n    " : ",\n    ", stream);
+        *first = false;
+        fl_table_json_text(stream, name);
+        fputs(": ", stream);
+        write_leaf_value(stream, part, run, task, leaf);
+    }
+}
+
+void fl_lm_eval_write_part(FILE *stream, fl_lm_eval_part part, const fl_run_entry *run,
+                           const fl_lm_eval_task *tasks, size_t count) {
+    static const char *const names[] = {"results",  "groups", "group_subtasks",   "configs",
+                                        "versions", "n-shot", "higher_is_better", "n-samples"};
+    bool first = true;
+    fprintf(stream, "  \"%s\": {", names[part]);
+    for (size_t t = 0; t < count; t++) {
+        if (part == FL_LM_EVAL_RESULTS) {
+            write_results(stream, run, &tasks[t], &first);
+        } else if (part == FL_LM_EVAL_GROUPS) {
+            write_groups(stream, run, &tasks[t], &first);
+        } else if (part == FL_LM_EVAL_GROUP_SUBTASKS) {
+            write_subtasks(stream, &tasks[t], &first);
+        } else {
+            write_leaf_values(stream, part, run, &tasks[t], &first);
+        }
+    }
+    fputs(first ? "},\n" : "\n  },\n", stream);
+}
+
+/* Choices of an item: those with a log-likelihood, plus NaN ones before them (a diverged variant has only
+ * NaN). */
+static size_t choices_of(const fl_lm_eval_task *task, size_t item) {
+    size_t count = task->choices;
+    const double *values = task->log_likelihood + item * task->choices;
+    while (count > 1 && isnan(values[count - 1])) count--;
+    return count;
+}
+
+/* ["-12.5", "True"]; null where the run file does not know whether the choice was the greedy one. */
+static void write_response(FILE *stream, const fl_lm_eval_task *task, size_t item, size_t choice) {
+    char text[FL_NUMBER_BYTES];
+    bool is_gold = task->gold != NULL && task->gold[item] == (double)choice;
+    fprintf(stream, "[\"%s\", ",
+            fl_table_number_text(task->log_likelihood[item * task->choices + choice], text));
+    if (task->greedy != NULL && (is_gold || task->choices == 1)) {
+        fprintf(stream, "\"%s\"]", task->greedy[item] != 0 ? "True" : "False");
+    } else {
+        fputs("null]", stream);
+    }
+}
+
+static void write_responses(FILE *stream, const fl_lm_eval_task *task, size_t item) {
+    if (task->answer != NULL) {
+        fputs("\"resps\": [[", stream);
+        fl_table_json_text(stream, task->answer[item]);
+        fputs("]], \"filtered_resps\": [", stream);
+        fl_table_json_text(stream, task->answer[item]);
+        fputs("], ", stream);
+        return;
+    }
+    size_t count = task->log_likelihood != NULL ? choices_of(task, item) : 0;
+    for (int filtered = 0; filtered < 2; filtered++) {
+        fputs(filtered ? "\"filtered_resps\": [" : "\"resps\": [", stream);
+        for (size_t c = 0; c < count; c++) {
+            fputs(c > 0 ? ", " : "", stream);
+            fputs(filtered ? "" : "[", stream);
+            write_response(stream, task, item, c);
+            fputs(filtered ? "" : "]", stream);
+        }
+        fputs("], ", stream);
+    }
+}
+
+static void write_arguments(FILE *stream, size_t count) {
+    fputs("\"arguments\": {", stream);
+    for (size_t c = 0; c < count; c++)
+        fprintf(stream, "%s\"gen_args_%zu\": {\"arg_0\": null, \"arg_1\": null}", c > 0 ? ", " : "", c);
+    fputs("}, ", stream);
+}
+
+static void write_target(FILE *stream, const fl_lm_eval_task *task, size_t item,
+                         char hash[FL_SHA256_TEXT_BYTES]) {
+    char text[32];
+    hash[0] = '\0';
+    if (task->gold == NULL || task->gold[item] < 0) {
+        fputs("\"target\": null, ", stream);
+        return;
+    }
+    snprintf(text, sizeof text, "%.0f", task->gold[item]);
+    fl_sha256_bytes(text, strlen(text), hash);
+    fprintf(stream, "\"target\": %s, ", text);
+}
+
+static void write_item_metrics(FILE *stream, const fl_lm_eval_task *task, size_t item) {
+    const struct {
+        const char *name;
+        const double *values;
+    } columns[] = {
+        {"acc", task->correct}, {"acc_norm", task->correct_norm}, {"acc_bytes", task->correct_bytes}};
+    enum { COLUMNS = sizeof columns / sizeof columns[0] };
+    char text[FL_NUMBER_BYTES];
+    const char *separator = "";
+    fputs("\"metrics\": [", stream);
+    for (size_t i = 0; i < COLUMNS; i++) {
+        if (columns[i].values == NULL) continue;
+        fprintf(stream, "%s\"%s\"", separator, columns[i].name);
+        separator = ", ";
+    }
+    fputs("], \"doc_hash\": null, \"prompt_hash\": null", stream);
+    for (size_t i = 0; i < COLUMNS; i++) {
+        if (columns[i].values == NULL) continue;
+        fprintf(stream, ", \"%s\": %s", columns[i].name, fl_table_number_text(columns[i].values[item], text));
+    }
+}
+
+static void write_sample(FILE *stream, const fl_lm_eval_task *task, size_t item) {
+    char hash[FL_SHA256_TEXT_BYTES];
+    size_t requests = task->log_likelihood != NULL && task->answer == NULL ? choices_of(task, item) : 1;
+    fprintf(stream, "{\"doc_id\": %.0f, \"doc\": {\"document\": %.0f, \"subject\": ", task->document[item],
+            task->document[item]);
+    fl_table_json_text(stream, task->subject != NULL ? task->subject[item] : "");
+    fputs("}, ", stream);
+    write_target(stream, task, item, hash);
+    write_arguments(stream, requests);
+    write_responses(stream, task, item);
+    fputs("\"filter\": \"none\", ", stream);
+    write_item_metrics(stream, task, item);
+    if (hash[0] == '\0') {
+        fputs(", \"target_hash\": null}\n", stream);
+    } else {
+        fprintf(stream, ", \"target_hash\": \"%s\"}\n", hash);
+    }
+}
+
+static bool belongs(const fl_lm_eval_task *task, size_t leaf, size_t item) {
+    return !is_group(task) || task->subject == NULL || strcmp(task->subject[item], task->subjects[leaf]) == 0;
+}
+
+fl_status fl_lm_eval_write_samples(const fl_lm_eval_task *task, const char *folder, const char *stamp,
+                                   fl_error *error) {
+    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+        char name[NAME_BYTES], *path = NULL;
+        fl_output_file file;
+        leaf_name(task, leaf, name);
+        for (char *c = name; *c != '\0'; c++) {
+            if (*c == '/') *c = '_';
+        }
+        FL_TRY(fl_folder_format(&path, error, "%s/samples_%s_%s.jsonl", folder, name, stamp));
+        fl_status status = fl_output_file_open(path, &file, error);
+        fl_memory_free(path);
+        FL_TRY(status);
+        for (size_t i = 0; i < task->count; i++) {
+            if (belongs(task, leaf, i)) write_sample(file.stream, task, i);
+        }
+        FL_TRY(fl_output_file_close(&file, error));
+    }
+    return FL_OK;
+}
