@@ -308,36 +308,88 @@ static void hand_over(float *to, const float *from, size_t count) {
     if (to != NULL) memcpy(to, from, count * sizeof *to);
 }
 
+struct fl_mixer_tape {
+    fl_mixer *mixer;
+    fl_mixer_scratch scratch;
+    fl_mixer_block block;
+    bool results; /* reads and exact outputs are in the scratch */
+};
+
+/* The merge's derivative looks at its inputs only where a normaliser is shared or divided by. */
+static bool merge_needs_results(const fl_variant *variant) {
+    return variant->normaliser || fl_merge_shares_normaliser(variant->merge);
+}
+
+static fl_status record(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
+                        const fl_mixer_call *call, bool results, fl_mixer_tape **out, fl_error *error) {
+    *out = NULL;
+    fl_mixer_tape *tape = NULL;
+    FL_TRY(FL_ALLOCATE(&tape, 1, error));
+    tape->results = results;
+    fl_status status = fl_mixer_create(compute, mechanism, layer, &tape->mixer, error);
+    if (status == FL_OK && call->tokens > 0) {
+        status = fl_mixer_replay(tape->mixer, call, results, &tape->scratch, &tape->block, error);
+        if (status != FL_OK) tape->scratch.memory = NULL;
+    }
+    if (status != FL_OK) {
+        fl_mixer_tape_destroy(tape);
+        return status;
+    }
+    *out = tape;
+    return FL_OK;
+}
+
+fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
+                          const fl_mixer_call *call, fl_mixer_tape **out, fl_error *error) {
+    bool results = call->output != NULL || merge_needs_results(mechanism->variant);
+    FL_TRY(record(compute, mechanism, layer, call, results, out, error));
+    if (call->output == NULL || call->tokens == 0) return FL_OK;
+    fl_merge_call merge = fl_mixer_merge_call(&(*out)->block);
+    merge.output = call->output;
+    fl_merge_run(compute->threads, &merge);
+    return FL_OK;
+}
+
+void fl_mixer_tape_destroy(fl_mixer_tape *tape) {
+    if (tape == NULL) return;
+    fl_memory_free(tape->scratch.memory);
+    fl_mixer_destroy(tape->mixer);
+    fl_memory_free(tape);
+}
+
+fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradient_output,
+                                 float *gradient_query, float *gradient_key, float *gradient_value,
+                                 float *gradient_input, float *gradient_parameters, fl_error *error) {
+    const fl_mixer_plan *plan = &tape->mixer->plan;
+    const fl_attention_shape *shape = &plan->shape;
+    if (plan->rule->own.write != NULL) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "rule %s has its own step and cannot be trained",
+                            plan->rule->name);
+    }
+    size_t tokens = tape->block.tokens;
+    if (tokens == 0) return FL_OK;
+    fl_backward_work work = {.block = &tape->block, .plan = plan, .parameters = gradient_parameters};
+    fl_status status = run_backward(&work, gradient_output, tape->results, gradient_input, error);
+    if (status == FL_OK) {
+        size_t keys = tokens * shape->kv_heads * shape->head_dim;
+        hand_over(gradient_query, work.query, tokens * shape->query_heads * shape->head_dim);
+        hand_over(gradient_key, work.key, keys);
+        hand_over(gradient_value, work.value, keys);
+    }
+    release_work(&work);
+    return status;
+}
+
 fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
                             const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
                             float *gradient_key, float *gradient_value, float *gradient_input,
                             float *gradient_parameters, fl_error *error) {
-    const fl_rule *rule = mechanism->variant->rule;
-    if (rule->own.write != NULL) {
-        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "rule %s has its own step and cannot be trained",
-                            rule->name);
-    }
-    if (call->tokens == 0) return FL_OK;
-    fl_mixer *mixer = NULL;
-    fl_mixer_scratch scratch;
-    fl_mixer_block block;
-    FL_TRY(fl_mixer_create(compute, mechanism, layer, &mixer, error));
-    /* The merge's derivative looks at its inputs only where a normaliser is shared or divided by. */
-    bool results = mechanism->variant->normaliser || fl_merge_shares_normaliser(mechanism->variant->merge);
-    fl_status status = fl_mixer_replay(mixer, call, results, &scratch, &block, error);
-    if (status == FL_OK) {
-        fl_backward_work work = {.block = &block, .plan = &mixer->plan, .parameters = gradient_parameters};
-        status = run_backward(&work, gradient_output, results, gradient_input, error);
-        if (status == FL_OK) {
-            const fl_attention_shape *shape = &mechanism->shape;
-            size_t keys = call->tokens * shape->kv_heads * shape->head_dim;
-            hand_over(gradient_query, work.query, call->tokens * shape->query_heads * shape->head_dim);
-            hand_over(gradient_key, work.key, keys);
-            hand_over(gradient_value, work.value, keys);
-        }
-        release_work(&work);
-        fl_memory_free(scratch.memory);
-    }
-    fl_mixer_destroy(mixer);
+    fl_mixer_tape *tape = NULL;
+    fl_mixer_call inputs = *call;
+    inputs.output = NULL;
+    FL_TRY(fl_mixer_record(compute, mechanism, layer, &inputs, &tape, error));
+    fl_status status = fl_mixer_tape_backward(tape, gradient_output, gradient_query, gradient_key,
+                                              gradient_value, gradient_input, gradient_parameters, error);
+    fl_mixer_tape_destroy(tape);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Backward pass of a mixer over one whole sequence, from position 0: what training needs of a linearised layer.
  *
- * The forward pass is run again inside (nothing is kept between the two), so memory grows with tokens, not with their square.
+ * A tape holds what the forward pass computed on the way; fl_mixer_backward records one itself and drops it. Memory grows with
+ * tokens, not with their square.
  * Routing decisions are constants. Everything else is differentiated: prepare, recurrence, normaliser, softmax over the exact
  * set, every merge (gamma, and in the published form its maximum), short convolution, gates and beta. */
 #ifndef FL_ATTN_VARIANTS_MIXER_BACKWARD_H
@@ -12,6 +13,19 @@
 #include "attn_variants/mixer.h"
 #include "harness/base/status.h"
 #include "harness/compute/compute.h"
+
+typedef struct fl_mixer_tape fl_mixer_tape;
+
+/* Forward over a whole sequence from its first token, everything kept. call->output is filled when it is not NULL; the other
+ * optional outputs are not. The call's inputs, mechanism and compute are borrowed until the tape is destroyed. */
+fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, const fl_mixer_call *call,
+                          fl_mixer_tape **out, fl_error *error);
+void fl_mixer_tape_destroy(fl_mixer_tape *tape);
+
+/* As fl_mixer_backward below, of what was recorded. */
+fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradient_output, float *gradient_query,
+                                 float *gradient_key, float *gradient_value, float *gradient_input,
+                                 float *gradient_parameters, fl_error *error);
 
 /* call: the forward pass's inputs, the sequence from its first token; its output members are not used and may be NULL.
  * gradient_output [T][H][D]. gradient_query [T][H][D], gradient_key and gradient_value [T][Hkv][D] and gradient_input

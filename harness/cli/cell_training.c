@@ -1,13 +1,15 @@
 #include "harness/cli/cell_training.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/engine/layer_fit.h"
 #include "harness/measure/text_evaluation.h"
 
-enum { PATH_BYTES = 4096, EVALUATION_SEQUENCES = 8 };
+enum { PATH_BYTES = 4096, EVALUATION_SEQUENCES = 8, MOST = FL_CELL_TRAINING_MOST };
 
 static bool same(const char *a, const char *b) {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
@@ -57,24 +59,67 @@ static fl_status evaluate(void *context, double *value, fl_error *error) {
     return FL_OK;
 }
 
-fl_status fl_cell_train(const fl_cell_list *list, fl_cell_group *group, fl_cell_work *cell,
-                        const fl_progress *progress, fl_error *error) {
-    FL_TRY(load_text(group, cell, error));
-    FL_TRY(fl_training_check_overlap(&cell->parts.train, &group->training.sequences, &group->text.sequences,
-                                     error));
-    char checkpoint[PATH_BYTES], fitted[PATH_BYTES];
-    snprintf(checkpoint, sizeof checkpoint, "%s/%s.training.safetensors", list->out, cell->run_id);
-    snprintf(fitted, sizeof fitted, "%s/%s.mechanism.safetensors", list->out, cell->run_id);
-    fl_training_view view = {.group = group, .cell = cell};
-    const fl_training_hooks hooks = {.evaluate = evaluate, .context = &view};
-    const fl_training_options options = {.config = &cell->parts.train,
-                                         .sequences = &group->training.sequences,
-                                         .checkpoint_path = checkpoint,
-                                         .identity = cell->run_id,
+bool fl_cell_trains_with(const fl_cell_work *a, const fl_cell_work *b) {
+    return same_data(&a->parts.train, &b->parts.train) &&
+           fl_layer_fit_compatible(&a->parts.train, &b->parts.train);
+}
+
+/* What the jobs of one call point to. */
+typedef struct {
+    fl_training_view views[MOST];
+    fl_training_hooks hooks[MOST];
+    fl_training_job jobs[MOST];
+    char checkpoints[MOST][PATH_BYTES];
+} fl_training_desk;
+
+static void fill_job(fl_training_desk *desk, size_t index, const fl_cell_list *list,
+                     const fl_cell_group *group, fl_cell_work *cell) {
+    snprintf(desk->checkpoints[index], PATH_BYTES, "%s/%s.training.safetensors", list->out, cell->run_id);
+    desk->views[index] = (fl_training_view){.group = group, .cell = cell};
+    desk->hooks[index] = (fl_training_hooks){.evaluate = evaluate, .context = &desk->views[index]};
+    desk->jobs[index] = (fl_training_job){.config = &cell->parts.train,
+                                          .mechanism = cell->linearised.mechanism,
+                                          .checkpoint_path = desk->checkpoints[index],
+                                          .identity = cell->run_id,
+                                          .hooks = &desk->hooks[index],
+                                          .history = &cell->history};
+}
+
+static fl_status run_jobs(const fl_network *network, const fl_training_job *jobs, size_t count,
+                          const fl_sequences *sequences, const fl_progress *progress, fl_error *error) {
+    if (jobs[0].config->objective == FL_OBJECTIVE_LAYER_MSE) {
+        return fl_layer_fit_run(network, jobs, count, sequences, progress, error);
+    }
+    const fl_training_options options = {.config = jobs[0].config,
+                                         .sequences = sequences,
+                                         .checkpoint_path = jobs[0].checkpoint_path,
+                                         .identity = jobs[0].identity,
                                          .progress = progress,
-                                         .hooks = &hooks};
-    fl_training_history_release(&cell->history);
-    FL_TRY(
-        fl_training_run(group->bench.network, cell->linearised.mechanism, &options, &cell->history, error));
-    return fl_mechanism_save(cell->linearised.mechanism, fitted, error);
+                                         .hooks = jobs[0].hooks};
+    return fl_training_run(network, jobs[0].mechanism, &options, jobs[0].history, error);
+}
+
+fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell_work *const *cells,
+                         size_t count, const fl_progress *progress, fl_error *error) {
+    assert(count > 0 && count <= MOST);
+    FL_TRY(load_text(group, cells[0], error));
+    fl_training_desk *desk = NULL;
+    FL_TRY(FL_ALLOCATE(&desk, 1, error));
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < count; i++) {
+        FL_TRY_DONE(status, fl_training_check_overlap(&cells[i]->parts.train, &group->training.sequences,
+                                                      &group->text.sequences, error));
+        fl_training_history_release(&cells[i]->history);
+        fill_job(desk, i, list, group, cells[i]);
+    }
+    FL_TRY_DONE(status, run_jobs(group->bench.network, desk->jobs, count, &group->training.sequences,
+                                 progress, error));
+    for (size_t i = 0; i < count; i++) {
+        char fitted[PATH_BYTES];
+        snprintf(fitted, sizeof fitted, "%s/%s.mechanism.safetensors", list->out, cells[i]->run_id);
+        FL_TRY_DONE(status, fl_mechanism_save(cells[i]->linearised.mechanism, fitted, error));
+    }
+done:
+    fl_memory_free(desk);
+    return status;
 }

@@ -12,6 +12,8 @@
 #include "harness/measure/text_evaluation.h"
 #include "harness/store/provenance.h"
 
+_Static_assert((int)FL_EVALUATION_BATCH <= (int)FL_CELL_TRAINING_MOST, "a batch may train together");
+
 enum { MOST_MECHANISMS = FL_EVALUATION_BATCH * (2 + FL_BRANCH_COUNT), NONE = MOST_MECHANISMS };
 
 /* A variant made for the comparison: a baseline or an ablation. */
@@ -107,11 +109,21 @@ static void release(batch *b) {
     fl_memory_free(b);
 }
 
+/* Cells that can be fitted together are. */
 static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
                              const fl_evaluation_options *options, fl_error *error) {
+    bool trained[FL_EVALUATION_BATCH] = {false};
     for (size_t i = 0; i < b->cell_count; i++) {
-        if (!fl_cell_has_training(b->cells[i])) continue;
-        fl_status status = fl_cell_train(list, group, b->cells[i], options->progress, error);
+        if (trained[i] || !fl_cell_has_training(b->cells[i])) continue;
+        fl_cell_work *together[FL_EVALUATION_BATCH] = {b->cells[i]};
+        size_t count = 1;
+        for (size_t j = i + 1; j < b->cell_count; j++) {
+            if (!fl_cell_has_training(b->cells[j]) || !fl_cell_trains_with(b->cells[i], b->cells[j]))
+                continue;
+            together[count++] = b->cells[j];
+            trained[j] = true;
+        }
+        fl_status status = fl_cells_train(list, group, together, count, options->progress, error);
         if (status != FL_OK) return fl_error_prepend(error, status, "%s", b->cells[i]->label);
     }
     return FL_OK;

@@ -6,6 +6,9 @@
 #include "attn_variants/mixer_backward.h"
 #include "harness/base/memory.h"
 #include "harness/engine/block.h"
+#include "harness/engine/frozen_pass.h"
+#include "harness/engine/full_attention.h"
+#include "harness/engine/layer_error.h"
 #include "harness/engine/logit_loss.h"
 
 struct fl_backward {
@@ -14,20 +17,18 @@ struct fl_backward {
     size_t lowest;     /* linearised layer; = layers when there is none */
     fl_mixer **mixers; /* [L], NULL in softmax layers */
     fl_rope rope;
-    fl_block block;     /* recomputed activations of the layer at hand */
-    fl_logit_loss loss; /* created when first needed */
-    size_t *index;      /* 0, 1, 2, ... */
-    size_t index_count;
+    fl_block block; /* recomputed activations of the layer at hand */
+    fl_full_attention attention;
+    fl_logit_loss loss; /* created when first needed, like the two for layer errors */
+    fl_frozen_pass *frozen;
+    fl_layer_error layer_error;
 
     size_t tokens; /* the buffers below hold so many */
-    bool whole;    /* streams of all layers are among them */
     size_t token_floats;
     float *storage;
     float *stream;                 /* [T][E] */
     float *layer_inputs, *middles; /* [L][T][E] streams before a layer and after its attention */
     float *hidden, *target_hidden; /* [T][E] after the final norm */
-    float *key_rows, *value_rows;  /* [Hkv][T][D] */
-    float *log_sum_exp;            /* [T][H] */
     float *gradient_stream;        /* [T][E] */
     float *gradient_input;         /* [T][E] of a norm's output */
     float *gradient_query, *gradient_raw_query, *gradient_mix; /* [T][H][D] */
@@ -79,60 +80,50 @@ void fl_backward_destroy(fl_backward *backward) {
     fl_rope_release(&backward->rope);
     fl_block_release(&backward->block);
     fl_logit_loss_release(&backward->loss);
-    fl_memory_free(backward->index);
+    fl_full_attention_release(&backward->attention);
+    fl_frozen_pass_destroy(backward->frozen);
+    fl_layer_error_release(&backward->layer_error);
     fl_memory_free(backward->storage);
     fl_memory_free(backward);
 }
 
 size_t fl_backward_bytes(const fl_backward *backward) {
     const fl_model_config *config = config_of(backward);
-    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    size_t block = 4 * config->model_dim + 3 * query + 3 * key + 3 * config->mlp_dim;
-    return sizeof(float) * (backward->tokens * backward->token_floats + backward->block.capacity * block) +
-           backward->index_count * sizeof(size_t) + fl_logit_loss_bytes(&backward->loss);
+    return sizeof(float) * backward->tokens * backward->token_floats +
+           fl_block_bytes(&backward->block, config) + fl_full_attention_bytes(&backward->attention, config) +
+           (backward->frozen != NULL ? fl_frozen_pass_bytes(backward->frozen) : 0) +
+           fl_layer_error_bytes(&backward->layer_error, config) + fl_logit_loss_bytes(&backward->loss);
 }
 
-static size_t largest_window(const fl_model_config *config) {
-    size_t largest = 0;
-    for (size_t l = 0; l < config->layers; l++) {
-        if (config->sliding_window[l] > largest) largest = config->sliding_window[l];
-    }
-    return largest;
-}
-
-static fl_status reserve_index(fl_backward *backward, size_t tokens, fl_error *error) {
-    size_t count = tokens + largest_window(config_of(backward));
-    if (count <= backward->index_count) return FL_OK;
-    FL_TRY(FL_RESIZE(&backward->index, backward->index_count, count, error));
-    for (size_t i = backward->index_count; i < count; i++) backward->index[i] = i;
-    backward->index_count = count;
-    return FL_OK;
-}
-
-/* whole: the loss is at the end of the network, so the streams of all layers are kept. */
-static fl_status reserve(fl_backward *backward, bool whole, size_t tokens, fl_error *error) {
+static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) {
     const fl_model_config *config = config_of(backward);
     fl_rope_set_length(&backward->rope, config, tokens);
     FL_TRY(fl_block_reserve(&backward->block, config, true, tokens, error));
-    FL_TRY(reserve_index(backward, tokens, error));
-    if (tokens <= backward->tokens && (backward->whole || !whole)) return FL_OK;
-    size_t model = config->model_dim, mlp = whole ? config->mlp_dim : 0,
-           streams = whole ? config->layers * model : 0;
+    FL_TRY(fl_full_attention_reserve(&backward->attention, config, tokens, error));
+    if (tokens <= backward->tokens) return FL_OK;
+    size_t model = config->model_dim, mlp = config->mlp_dim, streams = config->layers * model;
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
     const struct {
         float **member;
         size_t width;
     } parts[] = {
-        {&backward->stream, model},           {&backward->layer_inputs, streams},
-        {&backward->middles, streams},        {&backward->hidden, model},
-        {&backward->target_hidden, model},    {&backward->key_rows, key},
-        {&backward->value_rows, key},         {&backward->log_sum_exp, config->query_heads},
-        {&backward->gradient_stream, model},  {&backward->gradient_input, model},
-        {&backward->gradient_query, query},   {&backward->gradient_raw_query, query},
-        {&backward->gradient_mix, query},     {&backward->gradient_key, key},
-        {&backward->gradient_raw_key, key},   {&backward->gradient_value, key},
-        {&backward->gradient_key_rows, key},  {&backward->gradient_value_rows, key},
-        {&backward->gradient_gate, mlp},      {&backward->gradient_up, mlp},
+        {&backward->stream, model},
+        {&backward->layer_inputs, streams},
+        {&backward->middles, streams},
+        {&backward->hidden, model},
+        {&backward->target_hidden, model},
+        {&backward->gradient_stream, model},
+        {&backward->gradient_input, model},
+        {&backward->gradient_query, query},
+        {&backward->gradient_raw_query, query},
+        {&backward->gradient_mix, query},
+        {&backward->gradient_key, key},
+        {&backward->gradient_raw_key, key},
+        {&backward->gradient_value, key},
+        {&backward->gradient_key_rows, key},
+        {&backward->gradient_value_rows, key},
+        {&backward->gradient_gate, mlp},
+        {&backward->gradient_up, mlp},
         {&backward->gradient_activated, mlp},
     };
     size_t width = 0, floats = 0;
@@ -148,52 +139,12 @@ static fl_status reserve(fl_backward *backward, bool whole, size_t tokens, fl_er
         next += tokens * parts[i].width;
     }
     backward->tokens = tokens;
-    backward->whole = whole;
     backward->token_floats = width;
     return FL_OK;
 }
 
-/* [T][Hkv][D] <-> [Hkv][T][D] */
-static void to_rows(const fl_backward *backward, size_t tokens, const float *x, float *rows) {
-    size_t heads = config_of(backward)->kv_heads, dim = config_of(backward)->head_dim;
-    for (size_t t = 0; t < tokens; t++) {
-        for (size_t h = 0; h < heads; h++) {
-            memcpy(rows + (h * tokens + t) * dim, x + (t * heads + h) * dim, dim * sizeof(float));
-        }
-    }
-}
-
-static void from_rows(const fl_backward *backward, size_t tokens, const float *rows, float *x) {
-    size_t heads = config_of(backward)->kv_heads, dim = config_of(backward)->head_dim;
-    for (size_t t = 0; t < tokens; t++) {
-        for (size_t h = 0; h < heads; h++) {
-            memcpy(x + (t * heads + h) * dim, rows + (h * tokens + t) * dim, dim * sizeof(float));
-        }
-    }
-}
-
-/* The frozen softmax of a layer over the whole sequence: fills block.mix and log_sum_exp. */
 static fl_attention_call run_softmax(fl_backward *backward, size_t layer, size_t tokens) {
-    fl_block *block = &backward->block;
-    fl_compute *compute = backward->network->compute;
-    size_t window = config_of(backward)->sliding_window[layer];
-    to_rows(backward, tokens, block->key, backward->key_rows);
-    to_rows(backward, tokens, block->value, backward->value_rows);
-    fl_attention_call call = {
-        .shape = backward->network->shape,
-        .tokens = tokens,
-        .query = block->query,
-        .keys = tokens,
-        .key = backward->key_rows,
-        .value = backward->value_rows,
-        .key_head_stride = tokens * config_of(backward)->head_dim,
-        .position = backward->index,
-        .expiry = window != 0 ? backward->index + window : NULL,
-        .output = block->mix,
-        .log_sum_exp = backward->log_sum_exp,
-    };
-    compute->ops->attention(compute, &call);
-    return call;
+    return fl_full_attention_run(&backward->attention, backward->network, layer, tokens, &backward->block);
 }
 
 static fl_mixer_call mixer_call(const fl_block *block, size_t tokens, float *output) {
@@ -279,8 +230,10 @@ static fl_status mix_backward(fl_backward *backward, size_t layer, size_t tokens
     memset(backward->gradient_value_rows, 0, rows);
     compute->ops->attention_backward(compute, &call, backward->gradient_mix, NULL, backward->gradient_query,
                                      backward->gradient_key_rows, backward->gradient_value_rows);
-    from_rows(backward, tokens, backward->gradient_key_rows, backward->gradient_key);
-    from_rows(backward, tokens, backward->gradient_value_rows, backward->gradient_value);
+    fl_full_attention_from_rows(config_of(backward), tokens, backward->gradient_key_rows,
+                                backward->gradient_key);
+    fl_full_attention_from_rows(config_of(backward), tokens, backward->gradient_value_rows,
+                                backward->gradient_value);
     return FL_OK;
 }
 
@@ -350,7 +303,7 @@ static fl_status prepare_loss(fl_backward *backward, bool with_target, fl_error 
 fl_status fl_backward_next_token(fl_backward *backward, const int32_t *ids, size_t tokens, double weight,
                                  fl_gradient *gradient, double *loss, fl_error *error) {
     assert(tokens >= 2);
-    FL_TRY(reserve(backward, true, tokens, error));
+    FL_TRY(reserve(backward, tokens, error));
     FL_TRY(prepare_loss(backward, false, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
     *loss = fl_logit_loss_next_token(&backward->loss, ids, tokens, backward->hidden, weight,
@@ -360,7 +313,7 @@ fl_status fl_backward_next_token(fl_backward *backward, const int32_t *ids, size
 
 fl_status fl_backward_divergence(fl_backward *backward, const int32_t *ids, size_t tokens, double weight,
                                  fl_gradient *gradient, double *loss, fl_error *error) {
-    FL_TRY(reserve(backward, true, tokens, error));
+    FL_TRY(reserve(backward, tokens, error));
     FL_TRY(prepare_loss(backward, true, error));
     FL_TRY(forward(backward, true, ids, tokens, backward->target_hidden, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
@@ -369,64 +322,38 @@ fl_status fl_backward_divergence(fl_backward *backward, const int32_t *ids, size
     return gradient != NULL ? descend(backward, tokens, gradient, error) : FL_OK;
 }
 
-/* Mean square and variance of the frozen attention output; the difference replaces the linearised output. */
-static void compare_outputs(size_t count, const float *frozen, float *linearised, double *mean_square,
-                            double *variance) {
-    double squares = 0.0, sum = 0.0, sum_squares = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        double value = (double)frozen[i], difference = (double)linearised[i] - value;
-        squares += difference * difference;
-        sum += value;
-        sum_squares += value * value;
-        linearised[i] = (float)difference;
-    }
-    double mean = sum / (double)count;
-    *mean_square = squares / (double)count;
-    *variance = sum_squares / (double)count - mean * mean;
+typedef struct {
+    fl_backward *backward;
+    double weight;
+    bool normalise;
+    fl_gradient *gradient;
+    double *losses;
+} fl_layer_errors;
+
+static fl_status visit_layer(void *context, const fl_frozen_layer *target, fl_error *error) {
+    const fl_layer_errors *wanted = context;
+    fl_backward *backward = wanted->backward;
+    return fl_layer_error_run(&backward->layer_error, backward->network, backward->mechanism, target,
+                              wanted->weight, wanted->normalise,
+                              wanted->gradient != NULL ? wanted->gradient->layer[target->layer] : NULL,
+                              &wanted->losses[target->layer], error);
 }
 
-/* The layer's inputs and frozen output are in the block; gradient_mix first holds the linearised mix. */
-static fl_status layer_error(fl_backward *backward, size_t layer, size_t tokens, double weight,
-                             bool normalise, fl_gradient *gradient, double *loss, fl_error *error) {
-    const fl_network_layer *weights = &backward->network->layers[layer];
-    fl_compute *compute = backward->network->compute;
-    size_t count = tokens * config_of(backward)->model_dim;
-    float *difference = backward->gradient_stream;
-    double variance = 1.0;
-    fl_mixer_call call = mixer_call(&backward->block, tokens, backward->gradient_mix);
-    fl_mixer_reset(backward->mixers[layer]);
-    FL_TRY(fl_mixer_forward(backward->mixers[layer], &call, error));
-    compute->ops->linear(compute, weights->output, weights->output_bias, tokens, backward->gradient_mix,
-                         difference);
-    compare_outputs(count, backward->block.attention_output, difference, loss, &variance);
-    if (!normalise) variance = 1.0;
-    *loss /= variance;
-    if (gradient == NULL) return FL_OK;
-    float factor = (float)(2.0 * weight / ((double)count * variance));
-    for (size_t i = 0; i < count; i++) difference[i] *= factor;
-    compute->ops->linear_backward(compute, weights->output, tokens, difference, backward->gradient_mix,
-                                  false);
-    call.output = NULL;
-    return fl_mixer_backward(compute, backward->mechanism, layer, &call, backward->gradient_mix, NULL, NULL,
-                             NULL, NULL, gradient->layer[layer], error);
+static fl_status prepare_frozen_pass(fl_backward *backward, fl_error *error) {
+    if (backward->frozen != NULL) return FL_OK;
+    size_t layers = config_of(backward)->layers;
+    bool *wanted = NULL;
+    FL_TRY(FL_ALLOCATE(&wanted, layers, error));
+    for (size_t l = 0; l < layers; l++) wanted[l] = backward->mixers[l] != NULL;
+    fl_status status = fl_frozen_pass_create(backward->network, wanted, 0, 0, &backward->frozen, error);
+    fl_memory_free(wanted);
+    return status;
 }
 
 fl_status fl_backward_layer_error(fl_backward *backward, const int32_t *ids, size_t tokens, double weight,
                                   bool normalise, fl_gradient *gradient, double *losses, fl_error *error) {
-    const fl_network *network = backward->network;
-    FL_TRY(reserve(backward, false, tokens, error));
-    network->compute->ops->embed(network->compute, network->embedding, tokens, ids, backward->stream);
-    for (size_t l = 0; l < config_of(backward)->layers; l++) {
-        losses[l] = 0.0;
-        fl_block_project(network, l, &backward->rope, tokens, 0, backward->stream, &backward->block);
-        run_softmax(backward, l, tokens);
-        fl_block_attention_output(network, l, tokens, backward->stream, &backward->block);
-        if (backward->mixers[l] != NULL) {
-            FL_TRY(layer_error(backward, l, tokens, weight, normalise, gradient, &losses[l], error));
-        }
-        if (l + 1 < config_of(backward)->layers) {
-            fl_block_feed_forward(network, l, tokens, backward->stream, &backward->block);
-        }
-    }
-    return FL_OK;
+    fl_layer_errors wanted = {backward, weight, normalise, gradient, losses};
+    for (size_t l = 0; l < config_of(backward)->layers; l++) losses[l] = 0.0;
+    FL_TRY(prepare_frozen_pass(backward, error));
+    return fl_frozen_pass_run(backward->frozen, 0, ids, tokens, visit_layer, &wanted, error);
 }

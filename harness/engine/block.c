@@ -50,6 +50,13 @@ void fl_block_release(fl_block *block) {
     *block = (fl_block){0};
 }
 
+size_t fl_block_bytes(const fl_block *block, const fl_model_config *config) {
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    size_t kept = block->keep ? query + key + config->mlp_dim : 0;
+    size_t width = 4 * config->model_dim + 2 * query + 2 * key + 2 * config->mlp_dim + kept;
+    return block->capacity * width * sizeof(float);
+}
+
 fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *error) {
     *out = (fl_rope){0};
     FL_TRY(FL_ALLOCATE(&out->inverse_frequencies, config->rope.rotary_dim / 2, error));
@@ -84,12 +91,18 @@ static void normalise_and_rotate(const fl_network *network, const fl_rope *rope,
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens,
                       size_t first, const float *stream, fl_block *block) {
     const fl_model_config *config = &network->model->config;
+    network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, stream,
+                                    network->layers[layer].input_norm, config->norm_epsilon,
+                                    block->attention_input);
+    fl_block_project_input(network, layer, rope, tokens, first, block->attention_input, block);
+}
+
+void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens,
+                            size_t first, const float *input, fl_block *block) {
+    const fl_model_config *config = &network->model->config;
     const fl_network_layer *weights = &network->layers[layer];
     fl_compute *compute = network->compute;
     const fl_compute_ops *ops = compute->ops;
-    const float *input = block->attention_input;
-    ops->rms_norm(compute, tokens, config->model_dim, stream, weights->input_norm, config->norm_epsilon,
-                  block->attention_input);
     ops->linear(compute, weights->query, weights->query_bias, tokens, input,
                 weights->query_norm != NULL ? block->raw_query : block->query);
     ops->linear(compute, weights->key, weights->key_bias, tokens, input,

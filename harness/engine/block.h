@@ -30,6 +30,7 @@ typedef struct fl_block {
 /* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
 fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens, fl_error *error);
 void fl_block_release(fl_block *block);
+size_t fl_block_bytes(const fl_block *block, const fl_model_config *config);
 
 /* RoPE of a network for sequences of a given length (which matters to dynamic scaling only). */
 typedef struct fl_rope {
@@ -44,6 +45,10 @@ void fl_rope_release(fl_rope *rope);
 /* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... */
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens, size_t first,
                       const float *stream, fl_block *block);
+
+/* The same from the norm's output: attention input -> query, key, value. `input` may be block->attention_input. */
+void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens, size_t first,
+                            const float *input, fl_block *block);
 
 /* mix -> attention_output, added to stream. */
 void fl_block_attention_output(const fl_network *network, size_t layer, size_t tokens, float *stream,

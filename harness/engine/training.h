@@ -37,6 +37,7 @@ typedef struct fl_train_config {
     bool allow_overlap;
     uint64_t seed;
     size_t evaluate_every, checkpoint_every; /* steps; 0 = never */
+    size_t activation_budget;                /* MiB of frozen activations kept between passes (layer_mse) */
 } fl_train_config;
 
 /* node: the `train` mapping. Errors carry file:line:column. */

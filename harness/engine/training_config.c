@@ -6,7 +6,8 @@ enum {
     DEFAULT_SEQUENCE_LENGTH = 1024,
     LARGEST_STEPS = 1 << 30,
     LARGEST_BATCH = 1 << 16,
-    LARGEST_LENGTH = 1 << 24
+    LARGEST_LENGTH = 1 << 24,
+    LARGEST_BUDGET = 1 << 24
 };
 
 static const char *const objective_names[] = {"next_token", "layer_mse", "kl", NULL};
@@ -70,6 +71,8 @@ static const fl_option train_options[] = {
      .help = "of the order"},
     SIZE(evaluate_every, "0", 0, LARGEST_STEPS, "steps between evaluations; 0 = none on the way"),
     SIZE(checkpoint_every, "50", 0, LARGEST_STEPS, "steps between checkpoints; 0 = none on the way"),
+    SIZE(activation_budget, "1024", 0, LARGEST_BUDGET,
+         "layer_mse: MiB of frozen activations kept in memory between passes over the data; 0 = none"),
 };
 
 enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };

@@ -1,0 +1,41 @@
+/* Frozen pass: what the frozen model's attention blocks receive and give on whole sequences, layer by layer: the targets of a
+ * layer-wise fit. One pass serves any number of mechanisms, and what it found is kept in memory while a budget lasts, so that
+ * a sequence that comes back costs its query, key and value projections only. Results do not depend on what was kept. */
+#ifndef FL_ENGINE_FROZEN_PASS_H
+#define FL_ENGINE_FROZEN_PASS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/base/status.h"
+#include "harness/engine/network.h"
+
+/* One layer on one sequence. Valid during the visit only. */
+typedef struct fl_frozen_layer {
+    size_t layer, tokens;
+    const float *attention_input;  /* [T][E] after the input norm */
+    const float *query;            /* [T][H][D] after q/k norm and RoPE */
+    const float *key, *value;      /* [T][Hkv][D] */
+    const float *attention_output; /* [T][E] after the output projection, before the residual */
+    double variance;               /* of attention_output over its T E numbers */
+} fl_frozen_layer;
+
+typedef fl_status (*fl_frozen_visit)(void *context, const fl_frozen_layer *layer, fl_error *error);
+
+typedef struct fl_frozen_pass fl_frozen_pass;
+
+/* wanted [L]: layers to visit (copied). sequences: how many there are; 0 = nothing is kept. budget: bytes to keep. */
+fl_status fl_frozen_pass_create(const fl_network *network, const bool *wanted, size_t sequences, size_t budget,
+                                fl_frozen_pass **out, fl_error *error);
+void fl_frozen_pass_destroy(fl_frozen_pass *pass);
+
+/* Visits the wanted layers of a sequence in ascending order. A sequence's number stands for its ids. The layers above the
+ * highest wanted one are not computed. A visit's failure is passed on. */
+fl_status fl_frozen_pass_run(fl_frozen_pass *pass, size_t sequence, const int32_t *ids, size_t tokens,
+                             fl_frozen_visit visit, void *context, fl_error *error);
+
+/* Bytes of activations held now, kept ones included. */
+size_t fl_frozen_pass_bytes(const fl_frozen_pass *pass);
+
+#endif

@@ -1,0 +1,34 @@
+/* Full attention: the frozen softmax of one layer over a whole sequence from position 0, for passes that see all its tokens at
+ * once (training). */
+#ifndef FL_ENGINE_FULL_ATTENTION_H
+#define FL_ENGINE_FULL_ATTENTION_H
+
+#include <stddef.h>
+
+#include "harness/base/status.h"
+#include "harness/engine/block.h"
+#include "harness/engine/network.h"
+
+typedef struct fl_full_attention {
+    size_t capacity; /* tokens */
+    float *storage;
+    float *key_rows, *value_rows; /* [Hkv][T][D] */
+    float *log_sum_exp;           /* [T][H] */
+    size_t *index;                /* 0, 1, 2, ...: positions, and shifted by the window expiries */
+    size_t index_count;
+} fl_full_attention;
+
+/* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
+fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_model_config *config, size_t tokens,
+                                    fl_error *error);
+void fl_full_attention_release(fl_full_attention *attention);
+size_t fl_full_attention_bytes(const fl_full_attention *attention, const fl_model_config *config);
+
+/* Fills block->mix from its query, key and value, and log_sum_exp. The call that was made is returned: it points into both. */
+fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_network *network, size_t layer,
+                                        size_t tokens, fl_block *block);
+
+/* [Hkv][T][D] -> [T][Hkv][D] */
+void fl_full_attention_from_rows(const fl_model_config *config, size_t tokens, const float *rows, float *x);
+
+#endif

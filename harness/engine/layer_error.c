@@ -1,0 +1,75 @@
+#include "harness/engine/layer_error.h"
+
+#include "attn_variants/mixer_backward.h"
+#include "harness/base/memory.h"
+
+static size_t floats_per_token(const fl_model_config *config) {
+    return config->query_heads * config->head_dim + config->model_dim;
+}
+
+static fl_status reserve(fl_layer_error *scratch, const fl_model_config *config, size_t tokens,
+                         fl_error *error) {
+    if (tokens <= scratch->capacity) return FL_OK;
+    size_t floats = 0;
+    fl_layer_error_release(scratch);
+    FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "error of a layer", error));
+    FL_TRY(FL_ALLOCATE(&scratch->mix, floats, error));
+    scratch->difference = scratch->mix + tokens * config->query_heads * config->head_dim;
+    scratch->capacity = tokens;
+    return FL_OK;
+}
+
+void fl_layer_error_release(fl_layer_error *scratch) {
+    fl_memory_free(scratch->mix);
+    *scratch = (fl_layer_error){0};
+}
+
+size_t fl_layer_error_bytes(const fl_layer_error *scratch, const fl_model_config *config) {
+    return scratch->capacity * floats_per_token(config) * sizeof(float);
+}
+
+/* Mean square of linearised - frozen, which replaces the linearised output. */
+static double subtract(size_t count, const float *frozen, float *linearised) {
+    double squares = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = (double)linearised[i] - (double)frozen[i];
+        squares += difference * difference;
+        linearised[i] = (float)difference;
+    }
+    return squares / (double)count;
+}
+
+/* Forward on the tape, then back when a gradient is wanted. */
+static fl_status run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
+                     const fl_frozen_layer *target, double weight, double variance, fl_mixer_tape **tape,
+                     float *gradient_parameters, double *loss, fl_error *error) {
+    const fl_network_layer *weights = &network->layers[target->layer];
+    fl_compute *compute = network->compute;
+    size_t tokens = target->tokens, count = tokens * network->model->config.model_dim;
+    const fl_mixer_call call = {.tokens = tokens,
+                                .query = target->query,
+                                .key = target->key,
+                                .value = target->value,
+                                .input = target->attention_input,
+                                .output = scratch->mix};
+    FL_TRY(fl_mixer_record(compute, mechanism, target->layer, &call, tape, error));
+    compute->ops->linear(compute, weights->output, weights->output_bias, tokens, scratch->mix,
+                         scratch->difference);
+    *loss = subtract(count, target->attention_output, scratch->difference) / variance;
+    if (gradient_parameters == NULL) return FL_OK;
+    float factor = (float)(2.0 * weight / ((double)count * variance));
+    for (size_t i = 0; i < count; i++) scratch->difference[i] *= factor;
+    compute->ops->linear_backward(compute, weights->output, tokens, scratch->difference, scratch->mix, false);
+    return fl_mixer_tape_backward(*tape, scratch->mix, NULL, NULL, NULL, NULL, gradient_parameters, error);
+}
+
+fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network,
+                             const fl_mechanism *mechanism, const fl_frozen_layer *target, double weight,
+                             bool normalise, float *gradient_parameters, double *loss, fl_error *error) {
+    fl_mixer_tape *tape = NULL;
+    FL_TRY(reserve(scratch, &network->model->config, target->tokens, error));
+    fl_status status = run(scratch, network, mechanism, target, weight, normalise ? target->variance : 1.0,
+                           &tape, gradient_parameters, loss, error);
+    fl_mixer_tape_destroy(tape);
+    return status;
+}

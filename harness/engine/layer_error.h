@@ -1,0 +1,30 @@
+/* Layer error: how far a linearised layer is from the frozen one on the same inputs, and the gradient of that with respect to
+ * the layer's mechanism parameters. */
+#ifndef FL_ENGINE_LAYER_ERROR_H
+#define FL_ENGINE_LAYER_ERROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "attn_variants/mechanism.h"
+#include "harness/base/status.h"
+#include "harness/engine/frozen_pass.h"
+#include "harness/engine/network.h"
+
+/* Scratch, reused from call to call. Starts all zero. */
+typedef struct fl_layer_error {
+    size_t capacity; /* tokens */
+    float *mix;        /* [T][H][D] */
+    float *difference; /* [T][E] */
+} fl_layer_error;
+
+void fl_layer_error_release(fl_layer_error *scratch);
+size_t fl_layer_error_bytes(const fl_layer_error *scratch, const fl_model_config *config);
+
+/* *loss = mean square of (linearised - frozen) attention block output, divided by target->variance when `normalise`. Adds
+ * weight * its gradient to gradient_parameters (a block laid out as the layer's; NULL: the loss alone). */
+fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
+                             const fl_frozen_layer *target, double weight, bool normalise,
+                             float *gradient_parameters, double *loss, fl_error *error);
+
+#endif

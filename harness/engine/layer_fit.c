@@ -1,0 +1,94 @@
+#include "harness/engine/layer_fit.h"
+
+#include "harness/base/memory.h"
+#include "harness/engine/frozen_pass.h"
+#include "harness/engine/layer_error.h"
+#include "harness/engine/training_group.h"
+
+static const size_t MEBIBYTE = (size_t)1 << 20;
+
+typedef struct {
+    fl_frozen_pass *frozen;
+    fl_layer_error scratch;
+} fl_layer_fit;
+
+/* One sequence at hand. */
+typedef struct {
+    fl_layer_fit *fit;
+    fl_training_group *group;
+    double weight;
+} fl_fit_visit;
+
+bool fl_layer_fit_compatible(const fl_train_config *a, const fl_train_config *b) {
+    return a->objective == FL_OBJECTIVE_LAYER_MSE && b->objective == FL_OBJECTIVE_LAYER_MSE &&
+           a->batch == b->batch && a->accumulate == b->accumulate && a->order == b->order &&
+           a->seed == b->seed;
+}
+
+static fl_status fit_layer(void *context, const fl_frozen_layer *target, fl_error *error) {
+    const fl_fit_visit *visit = context;
+    fl_training_group *group = visit->group;
+    for (size_t i = 0; i < group->count; i++) {
+        fl_training_member *member = &group->members[i];
+        const fl_mechanism *mechanism = member->job->mechanism;
+        if (!member->active || mechanism->layer[target->layer] == NULL) continue;
+        double start = fl_training_clock(), loss = 0.0, share = 1.0 / (double)member->linearised;
+        FL_TRY(fl_layer_error_run(&visit->fit->scratch, group->network, mechanism, target,
+                                  visit->weight * share, true, member->gradient->layer[target->layer], &loss,
+                                  error));
+        member->loss += loss * share;
+        member->seconds += fl_training_clock() - start;
+    }
+    return FL_OK;
+}
+
+static fl_status add_sequence(void *context, fl_training_group *group, size_t sequence, double weight,
+                              fl_error *error) {
+    fl_layer_fit *fit = context;
+    fl_fit_visit visit = {fit, group, weight};
+    return fl_frozen_pass_run(fit->frozen, sequence, group->sequences->ids[sequence],
+                              group->sequences->lengths[sequence], fit_layer, &visit, error);
+}
+
+static fl_status check(const fl_training_job *jobs, size_t count, fl_error *error) {
+    for (size_t i = 0; i < count; i++) {
+        if (fl_layer_fit_compatible(jobs[0].config, jobs[i].config)) continue;
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "layer fit: job %zu does not draw the sequences of job 0 (objective, batch, "
+                            "accumulate, order and seed must agree)",
+                            i);
+    }
+    return FL_OK;
+}
+
+static fl_status create_frozen_pass(fl_layer_fit *fit, const fl_network *network, const fl_training_job *jobs,
+                                    size_t count, const fl_sequences *sequences, fl_error *error) {
+    size_t layers = network->model->config.layers, budget = 0;
+    bool *wanted = NULL;
+    FL_TRY(FL_ALLOCATE(&wanted, layers, error));
+    for (size_t i = 0; i < count; i++) {
+        if (jobs[i].config->activation_budget > budget) budget = jobs[i].config->activation_budget;
+        for (size_t l = 0; l < layers; l++) wanted[l] |= jobs[i].mechanism->layer[l] != NULL;
+    }
+    fl_status status =
+        fl_frozen_pass_create(network, wanted, sequences->count, budget * MEBIBYTE, &fit->frozen, error);
+    fl_memory_free(wanted);
+    return status;
+}
+
+fl_status fl_layer_fit_run(const fl_network *network, const fl_training_job *jobs, size_t count,
+                           const fl_sequences *sequences, const fl_progress *progress, fl_error *error) {
+    fl_training_group group;
+    fl_layer_fit fit = {0};
+    for (size_t i = 0; i < count; i++) *jobs[i].history = (fl_training_history){0};
+    FL_TRY(check(jobs, count, error));
+    FL_TRY(fl_training_group_create(network, jobs, count, sequences, progress, &group, error));
+    fl_status status = create_frozen_pass(&fit, network, jobs, count, sequences, error);
+    if (status == FL_OK) status = fl_training_group_run(&group, add_sequence, &fit, error);
+    size_t bytes = fit.frozen != NULL ? fl_frozen_pass_bytes(fit.frozen) : 0;
+    bytes += fl_layer_error_bytes(&fit.scratch, &network->model->config);
+    fl_training_group_release(&group, bytes, status);
+    fl_frozen_pass_destroy(fit.frozen);
+    fl_layer_error_release(&fit.scratch);
+    return status;
+}
