@@ -346,6 +346,7 @@ fl_status fl_document_remove(fl_document *document, const char *dotted_path, fl_
         slot = child_slot(parent, parts.part[i].name, parts.part[i].bytes);
         if (slot == NULL) return FL_OK;
     }
+    if (parent == NULL) return FL_OK; /* an empty path names nothing */
     fl_node_destroy(*slot);
     size_t index = (size_t)(slot - parent->children);
     memmove(slot, slot + 1, (parent->count - index - 1) * sizeof *slot);

@@ -211,7 +211,7 @@ static fl_status write_figures(const merge *m, fl_run_file *file, fl_error *erro
     fl_status status = FL_OK;
     for (size_t f = 0; f < sizeof figures / sizeof figures[0] && status == FL_OK; f++) {
         for (size_t i = 0; i < m->count; i++) {
-            values[i] = *(const double *)((const char *)&m->results[i] + figures[f].member);
+            values[i] = *(const double *)(const void *)((const char *)&m->results[i] + figures[f].member);
         }
         status = fl_run_file_write_doubles(file, figures[f].path, 1, &m->count, values, figures[f].units,
                                            figures[f].description, error);

@@ -157,7 +157,7 @@ static fl_status write_row(fl_run_file *file, const fl_text_result *result, cons
     if (rank > 0)
         data = array_at(result, row->offset);
     else if (array_at(result, row->with) != NULL)
-        data = (const double *)((const char *)result + row->offset);
+        data = (const double *)(const void *)((const char *)result + row->offset);
     return fl_run_file_write_doubles(file, row->path, rank, shape, data, row->units, row->description, error);
 }
 
@@ -220,7 +220,7 @@ static fl_status read_row(fl_run_reader *reader, const number_row *row, fl_text_
     if (row->axes[0] != '\0') {
         return read_array(reader, row->path, row->axes, (double **)((char *)out + row->offset), out, error);
     }
-    double *single = NULL, *member = (double *)((char *)out + row->offset);
+    double *single = NULL, *member = (double *)(void *)((char *)out + row->offset);
     *member = NAN;
     FL_TRY(read_array(reader, row->path, "", &single, out, error));
     if (single != NULL) *member = single[0];

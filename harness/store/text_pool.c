@@ -168,7 +168,7 @@ static double pool_single(const fl_text_result *results, size_t count, size_t of
     double sum = 0.0, weights = 0.0;
     for (size_t r = 0; r < count; r++) {
         double weight = (double)(by_scored ? results[r].scored_tokens : results[r].tokens);
-        sum += weight * *(const double *)((const char *)&results[r] + offset);
+        sum += weight * *(const double *)(const void *)((const char *)&results[r] + offset);
         weights += weight;
     }
     return sum / weights;
