@@ -28,7 +28,8 @@ static fl_status generate(fl_session *session, const fl_network *network, const 
     FL_TRY(read_prompt(session, network, prompt, tokens, work->hidden, &last, error));
     while (out->count < most) {
         fl_network_logits(network, 1, last, work->logits);
-        const int32_t next = (int32_t)fl_log_softmax_of(work->logits, vocabulary).best;
+        const int32_t next =
+            (int32_t)fl_log_softmax_of(work->logits, vocabulary, FL_LOG_SOFTMAX_FLOAT64).best;
         if (next == stop) break;
         out->ids[out->count++] = next;
         out->reached += fl_session_tokens_written(session) > 0;

@@ -9,7 +9,6 @@
 #include "harness/base/memory.h"
 #include "harness/base/threads.h"
 #include "harness/engine/session.h"
-#include "harness/eval/log_softmax.h"
 
 enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 32 };
 
@@ -26,6 +25,7 @@ struct fl_score_plan {
     size_t count, longest;
     bool share;
     size_t share_minimum;
+    fl_log_softmax_precision precision;
     score_sequence *sequences; /* [count] sorted by their inputs when sharing */
     size_t *common;            /* [count] tokens shared with the sequence before; [0] = 0 */
 };
@@ -101,6 +101,7 @@ fl_status fl_score_plan_create(const fl_score_request *requests, size_t count,
     FL_TRY(FL_ALLOCATE(&plan, 1, error));
     plan->count = count;
     plan->share = options->share && config->rope.type != FL_ROPE_DYNAMIC;
+    plan->precision = options->precision;
     plan->share_minimum = options->share_minimum > 0 ? options->share_minimum : DEFAULT_SHARE_MINIMUM;
     fl_status status;
     FL_TRY_DONE(status, FL_ALLOCATE(&plan->sequences, count, error));
@@ -179,7 +180,7 @@ static void normalise_row(void *context, size_t row, size_t worker) {
     (void)worker;
     score_work *work = context;
     const size_t vocabulary = work->network->model->config.vocabulary;
-    work->rows[row] = fl_log_softmax_of(work->logits + row * vocabulary, vocabulary);
+    work->rows[row] = fl_log_softmax_of(work->logits + row * vocabulary, vocabulary, work->plan->precision);
 }
 
 /* Adds what the current block of rows says to every request that scores one of them. */

@@ -1,7 +1,7 @@
 /* Scoring: log-likelihoods of continuations after contexts, for the frozen model or any mechanism.
  *
  * A request is a sequence context + continuation, cut on the left to max_length + 1 tokens; the model reads
- * all but the last token and the continuation's tokens are scored, each by the log-softmax (float64) of the
+ * all but the last token and the continuation's tokens are scored, each by the log-softmax of the
  * row before it. Rolling windows and perplexity chunks are requests as well.
  *
  * Work is shared through the requests' common prefixes: they are sorted, a prefix that several requests begin
@@ -20,6 +20,7 @@
 #include "harness/base/progress.h"
 #include "harness/base/status.h"
 #include "harness/engine/network.h"
+#include "harness/eval/log_softmax.h"
 
 /* Borrowed ids. At least one context token and one continuation token. */
 typedef struct fl_score_request {
@@ -40,7 +41,8 @@ typedef struct fl_score_options {
     size_t max_length;    /* most tokens the model reads at once; 0: the model's own limit */
     bool share;           /* share common prefixes */
     size_t share_minimum; /* a shared stretch is run by itself only when that saves at least so many tokens; 0
-                             = 16 */
+                             = 32 */
+    fl_log_softmax_precision precision; /* float64 unless said otherwise */
 } fl_score_options;
 
 /* Prompt tokens: what running every request alone takes, and what was computed. */

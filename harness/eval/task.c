@@ -25,7 +25,9 @@ static fl_status open_task(fl_task *task, fl_error *error) {
     task->config.name = task->name;
     task->config.label = task->label;
     if (config->kind->form == FL_TASK_GENERATION) return FL_OK;
-    const fl_score_options options = {.max_length = task->requests->max_length, .share = config->share};
+    const fl_score_options options = {.max_length = task->requests->max_length,
+                                      .share = config->share,
+                                      .precision = fl_task_config_precision(config)};
     return fl_score_plan_create(task->requests->requests, task->requests->request_count, &options,
                                 task->network, &task->plan, error);
 }

@@ -7,6 +7,7 @@
 #include "harness/base/memory.h"
 
 static const char *const pair_modes[] = {"lm_eval", "merged", NULL};
+static const char *const precisions[] = {"auto", "float32", "float64", NULL};
 static const char *const window_rules[] = {"rolling", "llama_cpp", "chunks", "strided", NULL};
 
 #define MEMBER(name) offsetof(fl_task_config, name)
@@ -35,6 +36,8 @@ static const fl_option options[] = {
     {"bootstrap", FL_OPTION_SIZE, MEMBER(bootstrap), "100000", 0, 1e7, NULL,
      "resamples for the error of a perplexity"},
     {"share", FL_OPTION_BOOL, MEMBER(share), "true", 0, 0, NULL, "run common prefixes once"},
+    {"log_softmax", FL_OPTION_CHOICE, MEMBER(log_softmax), "auto", 0, 0, precisions,
+     "auto: float32 as lm-evaluation-harness has it for its own tasks, else float64"},
     {"definition", FL_OPTION_CHOICE, MEMBER(window_rule), "llama_cpp", 0, 0, window_rules,
      "perplexity: how the text is cut"},
     {"window", FL_OPTION_SIZE, MEMBER(window), "512", 2, 1e9, NULL, "perplexity: tokens of a window"},
@@ -60,6 +63,14 @@ enum { OPTIONS = sizeof options / sizeof options[0] };
 const fl_option *fl_task_config_options(size_t *count) {
     *count = OPTIONS;
     return options;
+}
+
+fl_log_softmax_precision fl_task_config_precision(const fl_task_config *config) {
+    const fl_task_form form = config->kind->form;
+    const bool theirs = form != FL_TASK_TEXT && form != FL_TASK_RECALL && form != FL_TASK_GENERATION;
+    const bool single = config->log_softmax == FL_TASK_LOG_SOFTMAX_FLOAT32 ||
+                        (config->log_softmax == FL_TASK_LOG_SOFTMAX_AUTO && theirs);
+    return single ? FL_LOG_SOFTMAX_FLOAT32 : FL_LOG_SOFTMAX_FLOAT64;
 }
 
 void fl_task_config_clear(fl_task_config *config) {

@@ -9,8 +9,17 @@
 #include "harness/base/status.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
+#include "harness/eval/log_softmax.h"
 #include "harness/eval/task_table.h"
 #include "harness/eval/windows.h"
+
+/* auto: float32, as PyTorch computes it, for the tasks lm-evaluation-harness defines; float64 for the rest.
+ */
+typedef enum fl_task_log_softmax {
+    FL_TASK_LOG_SOFTMAX_AUTO = 0,
+    FL_TASK_LOG_SOFTMAX_FLOAT32,
+    FL_TASK_LOG_SOFTMAX_FLOAT64
+} fl_task_log_softmax;
 
 typedef struct fl_task_config {
     const fl_task_kind *kind;
@@ -28,6 +37,7 @@ typedef struct fl_task_config {
     int64_t prefix;    /* token id in front of an empty context; -1: BOS, else EOS */
     size_t bootstrap;  /* resamples behind the standard error of a perplexity; 0: none */
     bool share;        /* run common prefixes once */
+    int log_softmax;   /* fl_task_log_softmax */
     int window_rule;   /* fl_windows_rule: perplexity only */
     size_t window, stride;
     fl_size_list lengths;                              /* made tasks: prompt lengths in tokens */
@@ -48,6 +58,8 @@ void fl_task_config_release(fl_task_config_list *list);
 
 /* One task with every option at its default, for code that has no YAML. path may be NULL. */
 fl_status fl_task_config_default(const char *name, const char *path, fl_task_config *out, fl_error *error);
+/* What the setting means for this task. */
+fl_log_softmax_precision fl_task_config_precision(const fl_task_config *config);
 void fl_task_config_clear(fl_task_config *config);
 
 /* The option table, for help texts. */

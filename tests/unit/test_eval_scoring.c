@@ -97,6 +97,35 @@ static void test_a_table_model_is_scored_exactly_and_not_one_token_off(void **st
     close_table(&table);
 }
 
+static void test_log_softmax_in_both_precisions(void **state) {
+    (void)state;
+    enum { COUNT = 40003 };
+    float *logits = NULL;
+    assert_int_equal(FL_ALLOCATE(&logits, COUNT, NULL), FL_OK);
+    fl_random random;
+    fl_random_seed(&random, 3, 0);
+    double sum = 0.0;
+    for (size_t i = 0; i < COUNT; i++) {
+        logits[i] = (float)(3.0 * fl_random_normal(&random));
+        sum += exp((double)logits[i]);
+    }
+    const fl_log_softmax_row exact = fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64);
+    const fl_log_softmax_row single = fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT32);
+    assert_true(fabs(exact.log_sum_exp - log(sum)) < 1e-12);
+    assert_true(fabs(single.log_sum_exp - log(sum)) < 1e-4 && single.log_sum_exp != exact.log_sum_exp);
+    assert_int_equal(exact.best, single.best);
+    logits[7] = logits[9] = 100.0f;
+    assert_int_equal(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).best, 7);
+    /* A small term beside a large one is lost in a float32 sum, as it is in PyTorch's. */
+    const float pair[9] = {0.0f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -17.5f};
+    assert_true(fl_log_softmax_of(pair, 9, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp == 0.0);
+    assert_true(fl_log_softmax_of(pair, 9, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp > 2e-8);
+    logits[5] = (float)NAN;
+    assert_false(isfinite(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp));
+    assert_false(isfinite(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp));
+    fl_memory_free(logits);
+}
+
 static void test_greedy_means_that_every_token_is_the_argmax(void **state) {
     (void)state;
     table_model table;
@@ -373,6 +402,7 @@ static void test_an_interrupted_run_says_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_table_model_is_scored_exactly_and_not_one_token_off),
+        cmocka_unit_test(test_log_softmax_in_both_precisions),
         cmocka_unit_test(test_greedy_means_that_every_token_is_the_argmax),
         cmocka_unit_test(test_a_uniform_model_has_the_perplexity_of_its_vocabulary),
         cmocka_unit_test(test_rolling_sums_of_a_context_free_model_do_not_depend_on_the_window),
