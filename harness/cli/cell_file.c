@@ -140,6 +140,7 @@ static fl_status write_training(fl_run_file *file, const fl_cell_work *cell, fl_
 }
 
 static fl_status write_self_check(fl_run_file *file, const fl_self_check_report *report, fl_error *error) {
+    if (report != NULL) FL_TRY(fl_run_file_set_integer(file, "/self_check", "passed", report->passed, error));
     for (size_t i = 0; report != NULL && i < report->count; i++) {
         const fl_self_check_row *row = &report->rows[i];
         char path[PATH_BYTES];
@@ -209,6 +210,9 @@ static fl_status write_timing(fl_run_file *file, const fl_cell_file *content, fl
     FL_TRY(fl_run_record_write_seconds(
         file, "frozen", content->frozen_seconds,
         "frozen passes over the text, made once for all cells that shared them", error));
+    FL_TRY(fl_run_record_write_seconds(file, "cell", content->seconds,
+                                       "the cell's share of the time of its batch, and its own training",
+                                       error));
     const int64_t sharing = (int64_t)content->sharing;
     return fl_run_file_write_integers(file, "/timing/cells_sharing_frozen", 0, NULL, &sharing, "1",
                                       "cells that shared the frozen passes", error);

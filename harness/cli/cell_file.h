@@ -18,6 +18,7 @@ typedef struct fl_cell_file {
     const fl_task_table *tasks;                       /* NULL: no tasks */
     size_t task_row, linear_off_row;                  /* rows of the table; SIZE_MAX: no baseline */
     const char *started;                              /* of its batch, as fl_provenance_now writes it */
+    double seconds;                                   /* the cell's share of its batch, and its training */
     double frozen_seconds;                            /* of the frozen passes that `sharing` cells shared */
     size_t sharing;
 } fl_cell_file;

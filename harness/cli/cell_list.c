@@ -75,6 +75,8 @@ void fl_cell_list_destroy(fl_cell_list *list) {
         fl_linearised_release(&list->cells[i].linearised);
         fl_cell_parts_release(&list->cells[i].parts);
         fl_training_history_release(&list->cells[i].history);
+        fl_journal_close(list->cells[i].journal, true, NULL);
+        fl_sweep_claim_release(list->cells[i].claim, NULL);
         fl_memory_free(list->cells[i].label);
         fl_memory_free(list->cells[i].path);
         fl_memory_free(list->cells[i].message);
@@ -129,13 +131,16 @@ bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
     return true;
 }
 
-/* A run file that opens and says that it holds results; anything else is computed again. */
-static bool is_complete(const char *path) {
+/* A run file that opens and says that it holds results. *check_failed: it holds a self check that failed. */
+static bool is_complete(const char *path, bool *check_failed) {
     fl_run_reader *reader = NULL;
     char *status = NULL;
     if (fl_run_reader_open(path, &reader, NULL) != FL_OK) return false;
     bool complete = fl_run_reader_attribute_text(reader, "/", "status", &status, NULL) == FL_OK &&
                     (strcmp(status, "complete") == 0 || strcmp(status, "diverged") == 0);
+    double passed = 1;
+    if (fl_run_reader_attribute_number(reader, "/self_check", "passed", &passed, NULL) != FL_OK) passed = 1;
+    *check_failed = passed == 0;
     fl_memory_free(status);
     fl_run_reader_close(reader);
     return complete;
@@ -152,28 +157,58 @@ static fl_status identify(fl_cell_list *list, fl_cell_work *cell, const fl_cell_
     FL_TRY(fl_experiment_run_id(cell->experiment, hashes, sizeof hashes / sizeof hashes[0], cell->run_id,
                                 error));
     size_t bytes = strlen(list->out) + sizeof cell->run_id + 8;
+    fl_memory_free(cell->path);
     FL_TRY(FL_ALLOCATE(&cell->path, bytes, error));
     snprintf(cell->path, bytes, "%s/%s.h5", list->out, cell->run_id);
     return FL_OK;
 }
 
-static fl_cell_state first_state(const fl_cell_list *list, const fl_cell_work *cell) {
-    for (const fl_cell_work *other = list->cells; other < cell; other++) {
-        if (strcmp(other->run_id, cell->run_id) == 0) return FL_CELL_DUPLICATE;
+static fl_status fail_as_before(const fl_cell_list *list, fl_cell_work *cell, fl_error *error) {
+    fl_sweep_note note;
+    fl_error before;
+    FL_TRY(fl_sweep_read_failure(list->out, cell->run_id, &note, error));
+    fl_error_set(&before, FL_ERROR_ARGUMENT,
+                 "%s (%s, recorded by an earlier run: --retry-failed tries again)",
+                 note.message != NULL ? note.message : "failed", note.time != NULL ? note.time : "no date");
+    fl_cell_fail(cell, &before);
+    fl_sweep_note_release(&note);
+    return FL_OK;
+}
+
+fl_status fl_cell_take_state(const fl_cell_list *list, fl_cell_work *cell, fl_sweep_state state,
+                             fl_error *error) {
+    cell->stale = state == FL_SWEEP_STALE;
+    cell->state = state == FL_SWEEP_RUNNING ? FL_CELL_ELSEWHERE : FL_CELL_PENDING;
+    if (state == FL_SWEEP_FAILED && !list->policy.retry_failed) return fail_as_before(list, cell, error);
+    if (state != FL_SWEEP_DONE) return FL_OK;
+    if (!is_complete(cell->path, &cell->check_failed)) {
+        return fl_error_set(error, FL_ERROR_FORMAT,
+                            "%s: not a run file of this version; delete it to have the cell computed again",
+                            cell->path);
     }
-    return is_complete(cell->path) ? FL_CELL_DONE : FL_CELL_PENDING;
+    cell->state = FL_CELL_DONE;
+    return FL_OK;
+}
+
+static fl_status first_state(const fl_cell_list *list, fl_cell_work *cell, fl_error *error) {
+    for (const fl_cell_work *other = list->cells; other < cell; other++) {
+        if (strcmp(other->run_id, cell->run_id) != 0) continue;
+        cell->state = FL_CELL_DUPLICATE;
+        return FL_OK;
+    }
+    fl_sweep_state state = FL_SWEEP_MISSING;
+    FL_TRY(fl_sweep_state_of(list->out, cell->run_id, list->policy.stale_seconds, &state, error));
+    return fl_cell_take_state(list, cell, state, error);
 }
 
 static void set_up_cell(fl_cell_list *list, fl_cell_work *cell, const fl_cell_group *group) {
     fl_error error;
+    if (cell->state != FL_CELL_PENDING && cell->state != FL_CELL_ELSEWHERE) return;
     fl_status status = fl_linearised_bind(cell->experiment, &group->bench, &cell->linearised, &error);
     if (status == FL_OK) status = fl_cell_parts_bind(cell->experiment, &cell->parts, &error);
     if (status == FL_OK) status = identify(list, cell, group, &error);
-    if (status != FL_OK) {
-        fl_cell_fail(cell, &error);
-    } else {
-        cell->state = first_state(list, cell);
-    }
+    if (status == FL_OK) status = first_state(list, cell, &error);
+    if (status != FL_OK) fl_cell_fail(cell, &error);
 }
 
 static fl_status hash_tokenizer(const char *model_path, fl_hash *out, fl_error *error) {

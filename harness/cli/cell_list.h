@@ -17,13 +17,16 @@
 #include "harness/cli/workbench.h"
 #include "harness/config/experiment.h"
 #include "harness/measure/text_source.h"
+#include "harness/store/journal.h"
+#include "harness/store/sweep.h"
 
 typedef enum fl_cell_state {
     FL_CELL_PENDING = 0,
     FL_CELL_DONE,      /* its run file was there already */
     FL_CELL_COMPUTED,  /* its run file was written now */
     FL_CELL_DUPLICATE, /* another cell has the same run id */
-    FL_CELL_FAILED     /* message says why */
+    FL_CELL_FAILED,    /* message says why */
+    FL_CELL_ELSEWHERE  /* another process works on it */
 } fl_cell_state;
 
 typedef struct fl_cell_work {
@@ -34,6 +37,12 @@ typedef struct fl_cell_work {
     char run_id[13];             /* "" until its group has been opened */
     char *path;                  /* <out>/<run_id>.h5 */
     char *message;               /* of a failed cell */
+    bool stale;                  /* pending, begun before by a process that is gone */
+    fl_sweep_claim *claim;       /* while this process works on it */
+    fl_journal *journal;         /* likewise */
+    bool lost;                   /* another process has taken the claim over */
+    bool check_failed;           /* its self check, now or when the file was written */
+    double training_seconds;     /* of this process */
     fl_linearised linearised;    /* while its group is open */
     fl_cell_parts parts;         /* likewise */
     fl_training_history history; /* of a trained cell */
@@ -41,6 +50,7 @@ typedef struct fl_cell_work {
 
 typedef struct fl_cell_list {
     const char *config, *out;
+    fl_sweep_policy policy; /* set before a group is opened */
     fl_experiment_list *experiments;
     size_t count, groups;
     fl_cell_work *cells;
@@ -62,9 +72,15 @@ fl_status fl_cell_list_load(const char *config, const char *const *overrides, si
 void fl_cell_list_destroy(fl_cell_list *list);
 
 /* Opens group `index`: model, text, hashes; then gives every cell of it its variant, run id and state. A
- * failure concerns the whole group; fl_cell_group_fail records it. */
+ * failure concerns the whole group; fl_cell_group_fail records it. A group may be opened again: only cells
+ * that are pending or elsewhere are then looked at. */
 fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error);
 void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group);
+
+/* The cell's state from what the output directory says: a failure recorded before is one now, unless the
+ * policy retries it. A run file that cannot be read is a failure too: it is never overwritten. */
+fl_status fl_cell_take_state(const fl_cell_list *list, fl_cell_work *cell, fl_sweep_state state,
+                             fl_error *error);
 
 void fl_cell_fail(fl_cell_work *cell, const fl_error *error);
 /* Marks the cells of a group that are still pending. */

@@ -7,7 +7,7 @@
 
 static const char *const state_names[] = {
     [FL_CELL_PENDING] = "to do",  [FL_CELL_DONE] = "done",     [FL_CELL_COMPUTED] = "done",
-    [FL_CELL_DUPLICATE] = "same", [FL_CELL_FAILED] = "cannot",
+    [FL_CELL_DUPLICATE] = "same", [FL_CELL_FAILED] = "failed", [FL_CELL_ELSEWHERE] = "running",
 };
 
 static void print_group(const fl_cell_list *list, size_t index, const fl_cell_group *group) {
@@ -15,7 +15,8 @@ static void print_group(const fl_cell_list *list, size_t index, const fl_cell_gr
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
         if (cell->group != index) continue;
-        printf("%-12s  %-6s  %5zu x %-7zu  %s\n", cell->run_id, state_names[cell->state], sequences,
+        printf("%-12s  %-7s  %5zu x %-7zu  %s\n", cell->run_id,
+               cell->stale ? "stale" : state_names[cell->state], sequences,
                sequences > 0 ? tokens / sequences : 0, cell->label);
         if (cell->state == FL_CELL_FAILED && cell->message != NULL) printf("%14s%s\n", "", cell->message);
     }
@@ -55,7 +56,7 @@ static int run(const fl_command *command, int argc, char **argv) {
         FL_OK) {
         return fl_command_fail(command, &error);
     }
-    printf("%-12s  %-6s  %-15s  %s\n", "run id", "state", "sequences", "cell");
+    printf("%-12s  %-7s  %-15s  %s\n", "run id", "state", "sequences", "cell");
     for (size_t i = 0; i < list->groups; i++) plan_group(list, i);
     print_counts(list);
     code = fl_cell_list_count(list, FL_CELL_FAILED) > 0 ? FL_EXIT_FAILURE : FL_EXIT_OK;

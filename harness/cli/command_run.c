@@ -1,22 +1,28 @@
-/* run CONFIG: one cell or a sweep; what is there already is skipped. */
+/* run CONFIG: one cell or a sweep; what is there already is skipped, what others work on is left to them. */
+#include <dirent.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "analysis/plot_nmse.h"
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
+#include "harness/cli/cell_claim.h"
+#include "harness/cli/cell_list.h"
 #include "harness/cli/command.h"
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
 #include "harness/store/folder.h"
-#include "harness/cli/cell_list.h"
 
 enum { PATH_BYTES = 4096 };
 
 static const char *const state_words[] = {
-    [FL_CELL_PENDING] = "not run",           [FL_CELL_DONE] = "kept",     [FL_CELL_COMPUTED] = "new",
-    [FL_CELL_DUPLICATE] = "same as another", [FL_CELL_FAILED] = "failed",
+    [FL_CELL_PENDING] = "not run", [FL_CELL_DONE] = "kept",
+    [FL_CELL_COMPUTED] = "new",    [FL_CELL_DUPLICATE] = "same as another",
+    [FL_CELL_FAILED] = "failed",   [FL_CELL_ELSEWHERE] = "running elsewhere",
 };
 
 static void on_cell(void *context, const fl_cell_work *cell) {
@@ -24,8 +30,11 @@ static void on_cell(void *context, const fl_cell_work *cell) {
     if (cell->state == FL_CELL_FAILED) {
         fl_console_note(console, "failed: %s: %s", cell->label,
                         cell->message != NULL ? cell->message : "out of memory");
+    } else if (cell->state == FL_CELL_COMPUTED || cell->state == FL_CELL_DONE) {
+        fl_console_note(console, "done%s: %s (%s)", cell->state == FL_CELL_DONE ? " elsewhere" : "",
+                        cell->label, cell->path);
     } else {
-        fl_console_note(console, "done: %s (%s)", cell->label, cell->path);
+        fl_console_note(console, "running elsewhere: %s", cell->label);
     }
 }
 
@@ -47,16 +56,19 @@ static void on_checked(void *context, const fl_cell_work *cell, const fl_self_ch
 /* Says what was skipped or could not be set up before the computing starts. */
 static void announce_group(const fl_cell_list *list, size_t index, const fl_cell_group *group,
                            fl_console *console) {
-    size_t pending = 0, kept = 0;
+    size_t pending = 0, kept = 0, elsewhere = 0;
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
         if (cell->group != index) continue;
         pending += cell->state == FL_CELL_PENDING;
         kept += cell->state == FL_CELL_DONE;
+        elsewhere += cell->state == FL_CELL_ELSEWHERE;
+        if (cell->stale) fl_console_note(console, "taking over: %s (its process is gone)", cell->label);
         if (cell->state == FL_CELL_FAILED) on_cell(console, cell);
     }
     fl_console_note(console, "%s, %zu sequences, %zu tokens: %zu cells to measure, %zu kept from before",
                     group->bench.model->path, group->text.sequences.count, group->text.tokens, pending, kept);
+    if (elsewhere > 0) fl_console_note(console, "%zu cells are running elsewhere", elsewhere);
 }
 
 /* false: interrupted, start no further group. */
@@ -156,12 +168,34 @@ done:
     return status;
 }
 
+/* Whether a name is that of a table or script which a killed process had begun to write. */
+static bool is_unfinished_table(const char *name) {
+    static const char *const tables[] = {"table.csv.", "nmse_by_layer.csv.", "nmse_by_position.csv.",
+                                         "nmse.gp."};
+    size_t length = strlen(name);
+    if (length < 5 || strcmp(name + length - 5, ".part") != 0) return false;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        if (strncmp(name, tables[i], strlen(tables[i])) == 0) return true;
+    }
+    return false;
+}
+
+/* Nobody writes tables now: the caller holds the lock. */
+static void remove_unfinished_tables(const char *out) {
+    DIR *folder = opendir(out);
+    if (folder == NULL) return;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        if (is_unfinished_table(entry->d_name)) unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    closedir(folder);
+}
+
 /* Table, picture, and where everything is. Returns false when one of them could not be made. */
-static bool present(const fl_cell_list *list, fl_console *console) {
+static bool present_locked(const fl_cell_list *list, fl_console *console) {
     fl_error error;
     bool good = true;
     size_t drawn = 0;
-    if (fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED) == 0) return true;
+    remove_unfinished_tables(list->out);
     if (print_table(list, &error) != FL_OK) {
         fl_console_note(console, "no table: %s", error.message);
         good = false;
@@ -177,28 +211,125 @@ static bool present(const fl_cell_list *list, fl_console *console) {
     return good;
 }
 
-static int conclude(const fl_command *command, const fl_cell_list *list, bool presented) {
-    size_t failed = fl_cell_list_count(list, FL_CELL_FAILED),
-           left = fl_cell_list_count(list, FL_CELL_PENDING);
-    if (failed > 0)
-        fprintf(stderr, "frostline %s: %zu of %zu cells failed:\n", command->name, failed, list->count);
+/* Workers that end at the same time write the same table: one after another, the last one with every cell. */
+static bool present(fl_cell_list *list, fl_console *console) {
+    fl_error error;
+    int lock = -1;
+    fl_status status = fl_sweep_lock(list->out, "table", &lock, &error);
+    fl_cell_look_again(list, SIZE_MAX);
+    bool good = true;
+    if (status != FL_OK) {
+        fl_console_note(console, "no table: %s", error.message);
+        good = false;
+    } else if (fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED) > 0) {
+        good = present_locked(list, console);
+    }
+    fl_sweep_unlock(lock);
+    return good;
+}
+
+static void list_cells(const fl_cell_list *list, fl_cell_state state) {
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
-        if (cell->state != FL_CELL_FAILED) continue;
-        fprintf(stderr, "  %s: %s\n", cell->label, cell->message != NULL ? cell->message : "out of memory");
+        if (cell->state != state) continue;
+        if (state != FL_CELL_FAILED) {
+            fprintf(stderr, "  %s\n", cell->label);
+        } else {
+            fprintf(stderr, "  %s: %s\n", cell->label,
+                    cell->message != NULL ? cell->message : "out of memory");
+        }
+    }
+}
+
+static size_t list_failed_checks(const fl_command *command, const fl_cell_list *list) {
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!has_file(&list->cells[i]) || !list->cells[i].check_failed) continue;
+        if (count++ == 0) fprintf(stderr, "frostline %s: the self check failed in\n", command->name);
+        fprintf(stderr, "  %s (%s)\n", list->cells[i].label, list->cells[i].path);
+    }
+    return count;
+}
+
+static int conclude(const fl_command *command, const fl_cell_list *list, bool presented) {
+    size_t failed = fl_cell_list_count(list, FL_CELL_FAILED),
+           left = fl_cell_list_count(list, FL_CELL_PENDING),
+           elsewhere = fl_cell_list_count(list, FL_CELL_ELSEWHERE);
+    size_t checks = list_failed_checks(command, list);
+    if (failed > 0) {
+        fprintf(stderr, "frostline %s: %zu of %zu cells failed:\n", command->name, failed, list->count);
+        list_cells(list, FL_CELL_FAILED);
+    }
+    if (elsewhere > 0) {
+        fprintf(stderr, "frostline %s: %zu of %zu cells are still running elsewhere:\n", command->name,
+                elsewhere, list->count);
+        list_cells(list, FL_CELL_ELSEWHERE);
     }
     if (left > 0)
-        fprintf(stderr, "frostline %s: interrupted; %zu cells left: the same command resumes\n",
-                command->name, left);
-    return failed == 0 && left == 0 && presented ? FL_EXIT_OK : FL_EXIT_FAILURE;
+        fprintf(stderr, "frostline %s: %s%zu cells left: the same command resumes\n", command->name,
+                fl_interrupts_seen() > 0 ? "interrupted; " : "", left);
+    return failed == 0 && left == 0 && checks == 0 && presented ? FL_EXIT_OK : FL_EXIT_FAILURE;
+}
+
+static bool has_pending(const fl_cell_list *list, size_t group) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->cells[i].group == group && list->cells[i].state == FL_CELL_PENDING) return true;
+    }
+    return false;
+}
+
+/* Every group once, then again those with cells that other processes have given up. With seconds to wait,
+ * cells running elsewhere are looked at until they are done, given up or the time is over. */
+static void run_all(fl_cell_list *list, const fl_evaluation_options *options, size_t wait_seconds,
+                    fl_console *console) {
+    const double end = fl_console_seconds() + (double)wait_seconds;
+    do {
+        for (size_t i = 0; i < list->groups; i++) {
+            if (!has_pending(list, i)) continue;
+            if (fl_interrupts_seen() > 0 || !run_group(list, i, options, console)) return;
+        }
+        size_t again = fl_cell_look_again(list, SIZE_MAX);
+        while (again == 0 && fl_cell_list_count(list, FL_CELL_ELSEWHERE) > 0 && fl_interrupts_seen() == 0 &&
+               fl_console_seconds() < end) {
+            nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+            again = fl_cell_look_again(list, SIZE_MAX);
+        }
+        if (again == 0) return;
+    } while (fl_interrupts_seen() == 0);
+}
+
+typedef struct run_flags {
+    const char *out;
+    size_t threads, batch, stale, wait;
+    bool self_check, retry_failed;
+} run_flags;
+
+static fl_status load(const fl_positionals *arguments, const run_flags *flags, fl_cell_list **list,
+                      fl_error *error) {
+    const char **overrides = NULL;
+    size_t count = arguments->count - 1;
+    FL_TRY(FL_ALLOCATE(&overrides, count + 1, error));
+    for (size_t i = 0; i < count; i++) overrides[i] = arguments->items[1 + i];
+    if (flags->self_check) overrides[count++] = "measure.self_check=true";
+    fl_status status = fl_cell_list_load(arguments->items[0], overrides, count, flags->out, list, error);
+    fl_memory_free(overrides);
+    if (status == FL_OK)
+        (*list)->policy =
+            (fl_sweep_policy){.stale_seconds = (double)flags->stale, .retry_failed = flags->retry_failed};
+    return status;
 }
 
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *out = "results";
-    size_t threads = 0;
+    run_flags given = {.out = "results"};
     const fl_flag flags[] = {
-        {"--out", "DIR", &out, NULL, NULL, "where run files, table and picture go (default: results)"},
-        {"--threads", "N", NULL, &threads, NULL, "0, the default: all processors"},
+        {"--out", "DIR", &given.out, NULL, NULL, "where run files, table and picture go (default: results)"},
+        {"--threads", "N", NULL, &given.threads, NULL, "0, the default: all processors"},
+        {"--self-check", NULL, NULL, NULL, &given.self_check, "also check every cell's exactness"},
+        {"--retry-failed", NULL, NULL, NULL, &given.retry_failed, "cells that failed before are tried again"},
+        {"--batch", "N", NULL, &given.batch, NULL, "cells taken at a time, at most 16; they share a pass"},
+        {"--stale", "SECONDS", NULL, &given.stale, NULL,
+         "another machine's claim that old is taken over (default: 600)"},
+        {"--wait", "SECONDS", NULL, &given.wait, NULL, "stay so long for cells that others may give up"},
     };
     fl_positionals arguments;
     int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
@@ -206,36 +337,39 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (code >= 0) return code;
     fl_cell_list *list = NULL;
     fl_error error;
-    if (fl_cell_list_load(arguments.items[0], arguments.items + 1, arguments.count - 1, out, &list, &error) !=
-        FL_OK) {
-        return fl_command_fail(command, &error);
-    }
-    if (fl_folder_create(out, &error) != FL_OK) {
+    if (load(&arguments, &given, &list, &error) != FL_OK) return fl_command_fail(command, &error);
+    if (fl_folder_create(given.out, &error) != FL_OK) {
         fl_cell_list_destroy(list);
         return fl_command_fail(command, &error);
     }
     fl_interrupts_install();
     fl_console console;
     fl_progress progress = fl_console_progress(&console);
-    const fl_evaluation_options options = {.threads = threads,
+    const fl_evaluation_options options = {.threads = given.threads,
+                                           .batch = given.batch,
                                            .progress = &progress,
                                            .interrupts = fl_interrupts_seen,
                                            .listener = on_cell,
                                            .checked = on_checked,
                                            .context = &console};
-    for (size_t i = 0; i < list->groups && fl_interrupts_seen() == 0; i++) {
-        if (!run_group(list, i, &options, &console)) break;
-    }
-    code = conclude(command, list, present(list, &console));
+    run_all(list, &options, given.wait, &console);
+    bool presented = present(list, &console);
+    /* Trouble with tidiness is no failure. */
+    fl_sweep_tidy(given.out, list->policy.stale_seconds, NULL);
+    code = conclude(command, list, presented);
     fl_cell_list_destroy(list);
     return code;
 }
 
 const fl_command fl_command_run = {
     .name = "run",
-    .arguments = "CONFIG [key=value ...] [--out DIR] [--threads N]",
+    .arguments = "CONFIG [key=value ...] [--out DIR] [--threads N] [--self-check] [--retry-failed]",
     .summary = "measures one cell or a sweep; cells that are done are kept",
-    .help = "key=value overrides the config, also inside: variant.window=120, text.sequences=4.\n"
-            "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.",
+    .help =
+        "key=value overrides the config, also inside: variant.window=120, text.sequences=4.\n"
+        "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
+        "Several processes, also on several machines, may run the same command in one DIR: each takes cells "
+        "that\n"
+        "nobody has, and none waits for another. --batch 1 spreads a small sweep best.",
     .run = run,
 };

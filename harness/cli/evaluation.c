@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/cli/cell_claim.h"
 #include "harness/cli/cell_file.h"
 #include "harness/cli/cell_tasks.h"
 #include "harness/cli/cell_training.h"
@@ -34,7 +35,7 @@ typedef struct batch {
     fl_self_check_report checks[FL_EVALUATION_BATCH];
     fl_task_table tables[FL_EVALUATION_BATCH];
     size_t table_of[FL_EVALUATION_BATCH]; /* index of a table, or NONE */
-    double frozen_seconds;
+    double frozen_seconds, began;         /* began: monotonic */
     char started[FL_TIME_TEXT_BYTES];
 } batch;
 
@@ -109,24 +110,70 @@ static void release(batch *b) {
     fl_memory_free(b);
 }
 
-/* Cells that can be fitted together are. */
-static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
-                             const fl_evaluation_options *options, fl_error *error) {
-    bool trained[FL_EVALUATION_BATCH] = {false};
+/* The cell's part in the run is over: failed. */
+static void fail_cell(fl_cell_work *cell, const fl_error *cause, const fl_evaluation_options *options) {
+    fl_cell_fail(cell, cause);
+    fl_cell_give_back(cell, cause);
+    options->listener(options->context, cell);
+}
+
+/* Leaves the cells marked in `dropped` to another run. */
+static void drop_cells(batch *b, const bool *dropped) {
+    size_t kept = 0;
     for (size_t i = 0; i < b->cell_count; i++) {
-        if (trained[i] || !fl_cell_has_training(b->cells[i])) continue;
-        fl_cell_work *together[FL_EVALUATION_BATCH] = {b->cells[i]};
-        size_t count = 1;
-        for (size_t j = i + 1; j < b->cell_count; j++) {
-            if (!fl_cell_has_training(b->cells[j]) || !fl_cell_trains_with(b->cells[i], b->cells[j]))
-                continue;
-            together[count++] = b->cells[j];
-            trained[j] = true;
-        }
-        fl_status status = fl_cells_train(list, group, together, count, options->progress, error);
-        if (status != FL_OK) return fl_error_prepend(error, status, "%s", b->cells[i]->label);
+        if (dropped[i])
+            fl_cell_give_back(b->cells[i], NULL);
+        else
+            b->cells[kept++] = b->cells[i];
+    }
+    b->cell_count = kept;
+}
+
+/* Cell `first` and those after it that can be fitted with it; marks them in `seen`. */
+static size_t training_group(const batch *b, size_t first, bool *seen, fl_cell_work **together) {
+    size_t count = 0;
+    if (seen[first] || !fl_cell_has_training(b->cells[first])) return 0;
+    for (size_t i = first; i < b->cell_count; i++) {
+        fl_cell_work *cell = b->cells[i];
+        if (seen[i] || !fl_cell_has_training(cell)) continue;
+        if (i > first && !fl_cell_trains_with(b->cells[first], cell)) continue;
+        together[count++] = cell;
+        seen[i] = true;
+    }
+    return count;
+}
+
+static fl_status train_together(const fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells,
+                                size_t count, const fl_evaluation_options *options, fl_error *error) {
+    double began = fl_console_seconds();
+    fl_status status = fl_cells_train(list, group, cells, count, options->progress, error);
+    if (status != FL_OK) return fl_error_prepend(error, status, "%s", cells[0]->label);
+    for (size_t i = 0; i < count; i++) {
+        cells[i]->training_seconds = (fl_console_seconds() - began) / (double)count;
+        fl_cell_journal(cells[i], "training", cells[i]->training_seconds);
     }
     return FL_OK;
+}
+
+/* Cells that can be fitted together are. After an interrupt no further training is begun; what has been
+ * trained is still measured. */
+static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
+                             const fl_evaluation_options *options, fl_error *error) {
+    bool seen[FL_EVALUATION_BATCH] = {false}, dropped[FL_EVALUATION_BATCH] = {false};
+    for (size_t i = 0; i < b->cell_count; i++) {
+        fl_cell_work *together[FL_EVALUATION_BATCH];
+        dropped[i] = i > 0 && !seen[i] && fl_cell_has_training(b->cells[i]) && options->interrupts() > 0;
+        if (dropped[i]) continue;
+        size_t count = training_group(b, i, seen, together);
+        if (count > 0) FL_TRY(train_together(list, group, together, count, options, error));
+    }
+    drop_cells(b, dropped);
+    return FL_OK;
+}
+
+static void journal_all(const batch *b, const char *event, double began) {
+    for (size_t i = 0; i < b->cell_count; i++)
+        fl_cell_journal(b->cells[i], event, fl_console_seconds() - began);
 }
 
 static fl_status measure_text(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
@@ -137,9 +184,12 @@ static fl_status measure_text(batch *b, const fl_cell_group *group, const fl_eva
                                              .diagnostics = wanted->diagnostics,
                                              .language_model = wanted->language_model};
     if (group->text.sequences.count == 0) return FL_OK;
-    return fl_text_evaluation_run(group->bench.network, &group->text.sequences, b->mechanisms,
+    double began = fl_console_seconds();
+    FL_TRY(fl_text_evaluation_run(group->bench.network, &group->text.sequences, b->mechanisms,
                                   mechanism_count(b), &what, options->progress, b->results,
-                                  &b->frozen_seconds, error);
+                                  &b->frozen_seconds, error));
+    journal_all(b, "text", began);
+    return FL_OK;
 }
 
 /* Cells with the same tasks share a table, in which rows of other cells stay empty. */
@@ -161,6 +211,7 @@ static fl_status run_tasks(batch *b, const fl_cell_group *group, const fl_evalua
                            fl_error *error) {
     fl_tokenizer *tokenizer = NULL;
     fl_status status = FL_OK;
+    double began = fl_console_seconds();
     for (size_t i = 0; i < b->cell_count; i++) b->table_of[i] = NONE;
     for (size_t i = 0; i < b->cell_count && status == FL_OK; i++) {
         if (b->cells[i]->parts.tasks.count == 0 || b->table_of[i] != NONE) continue;
@@ -169,6 +220,7 @@ static fl_status run_tasks(batch *b, const fl_cell_group *group, const fl_evalua
         }
         if (status == FL_OK) status = run_table(b, i, group, tokenizer, options, error);
     }
+    if (status == FL_OK && tokenizer != NULL) journal_all(b, "tasks", began);
     fl_tokenizer_close(tokenizer);
     return status;
 }
@@ -182,6 +234,7 @@ static fl_status self_check(batch *b, const fl_cell_group *group, const fl_evalu
         }
         FL_TRY(fl_self_check_run(group->bench.network, b->mechanisms[i], group->text.sequences.ids[0],
                                  group->text.sequences.lengths[0], 0, &group->weights, &b->checks[i], error));
+        b->cells[i]->check_failed = !b->checks[i].passed;
         if (options->checked != NULL) options->checked(options->context, b->cells[i], &b->checks[i]);
     }
     return FL_OK;
@@ -200,36 +253,55 @@ static const fl_text_result *result_of(const batch *b, const fl_cell_group *grou
     return mechanism != NONE && group->text.sequences.count > 0 ? &b->results[mechanism] : NULL;
 }
 
+/* A cell's share of the batch's time, and its own training. */
+static double seconds_of(const batch *b, size_t cell) {
+    double all = fl_console_seconds() - b->began;
+    for (size_t i = 0; i < b->cell_count; i++) all -= b->cells[i]->training_seconds;
+    return (all > 0 ? all / (double)b->cell_count : 0) + b->cells[cell]->training_seconds;
+}
+
+static fl_cell_file content_of(const batch *b, size_t i, const fl_cell_list *list, const fl_cell_group *group,
+                               const fl_hash *after) {
+    fl_cell_file content = {
+        .list = list,
+        .cell = b->cells[i],
+        .group = group,
+        .weights_after = *after,
+        .result = result_of(b, group, i),
+        .linear_off = result_of(b, group, b->baseline_of[i]),
+        .self_check = b->checks[i].count > 0 ? &b->checks[i] : NULL,
+        .started = b->started,
+        .seconds = seconds_of(b, i),
+        .frozen_seconds = b->frozen_seconds,
+        .sharing = b->cell_count,
+    };
+    for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) {
+        content.ablations[branch] = result_of(b, group, b->ablation_of[i][branch]);
+    }
+    if (b->table_of[i] != NONE) {
+        content.tasks = &b->tables[b->table_of[i]];
+        content.task_row = 1 + i;
+        content.linear_off_row = b->baseline_of[i] != NONE ? 1 + b->baseline_of[i] : SIZE_MAX;
+    }
+    return content;
+}
+
 static void write_cells(const batch *b, const fl_cell_list *list, const fl_cell_group *group,
                         const fl_hash *after, const fl_evaluation_options *options) {
     for (size_t i = 0; i < b->cell_count; i++) {
-        fl_cell_file content = {
-            .list = list,
-            .cell = b->cells[i],
-            .group = group,
-            .weights_after = *after,
-            .result = result_of(b, group, i),
-            .linear_off = result_of(b, group, b->baseline_of[i]),
-            .self_check = b->checks[i].count > 0 ? &b->checks[i] : NULL,
-            .started = b->started,
-            .frozen_seconds = b->frozen_seconds,
-            .sharing = b->cell_count,
-        };
-        for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) {
-            content.ablations[branch] = result_of(b, group, b->ablation_of[i][branch]);
-        }
-        if (b->table_of[i] != NONE) {
-            content.tasks = &b->tables[b->table_of[i]];
-            content.task_row = 1 + i;
-            content.linear_off_row = b->baseline_of[i] != NONE ? 1 + b->baseline_of[i] : SIZE_MAX;
-        }
+        fl_cell_work *cell = b->cells[i];
+        const fl_cell_file content = content_of(b, i, list, group, after);
         fl_error error;
-        if (fl_cell_file_write(&content, &error) == FL_OK) {
-            b->cells[i]->state = FL_CELL_COMPUTED;
+        if (!fl_cell_keeps(cell)) {
+            fl_cell_give_back(cell, NULL);
+        } else if (fl_cell_file_write(&content, &error) == FL_OK) {
+            cell->state = FL_CELL_COMPUTED;
+            fl_cell_give_back(cell, NULL);
         } else {
-            fl_cell_fail(b->cells[i], &error);
+            fail_cell(cell, &error, options);
+            continue;
         }
-        options->listener(options->context, b->cells[i]);
+        options->listener(options->context, cell);
     }
 }
 
@@ -239,6 +311,7 @@ static fl_status run_batch(fl_cell_list *list, fl_cell_group *group, fl_cell_wor
     FL_TRY(FL_ALLOCATE(&b, 1, error));
     memcpy(b->cells, cells, count * sizeof cells[0]);
     b->cell_count = count;
+    b->began = fl_console_seconds();
     fl_provenance_now(b->started);
     fl_hash after;
     fl_status status = FL_OK;
@@ -260,11 +333,10 @@ static fl_status run_batch_or_cells(fl_cell_list *list, fl_cell_group *group, fl
     fl_status status = run_batch(list, group, cells, count, options, error);
     if (status == FL_OK || status == FL_ERROR_CANCELLED) return status;
     for (size_t i = 0; i < count; i++) {
+        if (cells[i]->claim == NULL) continue;
         if (count > 1) status = run_batch(list, group, &cells[i], 1, options, error);
         if (status == FL_ERROR_CANCELLED) return status;
-        if (status == FL_OK) continue;
-        fl_cell_fail(cells[i], error);
-        options->listener(options->context, cells[i]);
+        if (status != FL_OK) fail_cell(cells[i], error, options);
     }
     return FL_OK;
 }
@@ -280,28 +352,60 @@ static fl_status equip_cells(const fl_cell_group *group, fl_cell_work **cells, s
         if (status == FL_OK) {
             cells[kept++] = cells[i];
         } else {
-            fl_cell_fail(cells[i], error);
-            options->listener(options->context, cells[i]);
+            fail_cell(cells[i], error, options);
         }
     }
     *count = kept;
     return FL_OK;
 }
 
+/* Claims the next pending cells of the group, as many as may share a pass. */
+static size_t claim_cells(fl_cell_list *list, size_t group, const fl_evaluation_options *options,
+                          fl_cell_work **cells) {
+    size_t most =
+        options->batch > 0 && options->batch < FL_EVALUATION_BATCH ? options->batch : FL_EVALUATION_BATCH;
+    size_t count = 0;
+    for (size_t i = 0; i < list->count && count < most; i++) {
+        fl_cell_work *cell = &list->cells[i];
+        fl_error error;
+        if (cell->group != group || cell->state != FL_CELL_PENDING) continue;
+        if (fl_cell_claim(list, cell, &error) != FL_OK) fl_cell_fail(cell, &error);
+        if (cell->claim != NULL) {
+            cells[count++] = cell;
+        } else {
+            options->listener(options->context, cell);
+        }
+    }
+    return count;
+}
+
+/* Whatever is still held: an interrupt or a failure of the whole group came between. */
+static void give_back_all(fl_cell_work **cells, size_t count) {
+    for (size_t i = 0; i < count; i++) fl_cell_give_back(cells[i], NULL);
+}
+
+static fl_status run_claimed(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells, size_t count,
+                             const fl_evaluation_options *options, fl_error *error) {
+    FL_TRY(fl_workbench_prepare(&group->bench, options->threads, error));
+    FL_TRY(equip_cells(group, cells, &count, options, error));
+    return count > 0 ? run_batch_or_cells(list, group, cells, count, options, error) : FL_OK;
+}
+
 fl_status fl_evaluation_run(fl_cell_list *list, size_t group_index, fl_cell_group *group,
                             const fl_evaluation_options *options, fl_error *error) {
-    size_t next = 0;
+    fl_cell_beat beat = {.list = list, .outer = options->progress};
+    const fl_progress progress = fl_cell_beat_progress(&beat);
+    fl_evaluation_options beating = *options;
+    beating.progress = &progress;
     for (;;) {
-        fl_cell_work *cells[FL_EVALUATION_BATCH];
-        size_t count = 0;
-        for (; next < list->count && count < FL_EVALUATION_BATCH; next++) {
-            fl_cell_work *cell = &list->cells[next];
-            if (cell->group == group_index && cell->state == FL_CELL_PENDING) cells[count++] = cell;
-        }
-        if (count == 0) return FL_OK;
+        fl_cell_work *cells[FL_EVALUATION_BATCH], *claimed[FL_EVALUATION_BATCH];
         if (options->interrupts() > 0) return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
-        FL_TRY(fl_workbench_prepare(&group->bench, options->threads, error));
-        FL_TRY(equip_cells(group, cells, &count, options, error));
-        if (count > 0) FL_TRY(run_batch_or_cells(list, group, cells, count, options, error));
+        size_t count = claim_cells(list, group_index, options, cells);
+        if (count == 0) return FL_OK;
+        memcpy(claimed, cells, sizeof claimed);
+        fl_status status = run_claimed(list, group, cells, count, &beating, error);
+        give_back_all(claimed, count);
+        bool lost_claims = status == FL_ERROR_CANCELLED && options->interrupts() == 0;
+        if (status != FL_OK && !lost_claims) return status;
     }
 }

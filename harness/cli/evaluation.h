@@ -1,6 +1,7 @@
 /* Evaluation: measures the pending cells of an open group and writes one run file each.
  *
- * Cells that train are trained first. Up to FL_EVALUATION_BATCH cells then share a frozen pass and opened
+ * A batch of cells is claimed at a time (cell_claim.h); what other processes hold is left to them. Cells that
+ * train are trained first. Up to FL_EVALUATION_BATCH cells then share a frozen pass and opened
  * tasks, together with their baselines (the same cells with the linear part off, each distinct one measured
  * once) and the ablations asked for. The weights are hashed before and after; had they changed, nothing is
  * written. When a batch fails as a whole its cells are tried one by one, so that one cell's trouble stays its
@@ -15,11 +16,12 @@
 
 enum { FL_EVALUATION_BATCH = 16 };
 
-/* Told after every cell that was computed or failed. */
+/* Told after every cell that was computed, failed, or turned out to be another process's. */
 typedef void (*fl_evaluation_listener)(void *context, const fl_cell_work *cell);
 
 typedef struct fl_evaluation_options {
     size_t threads;
+    size_t batch; /* cells claimed at a time, at most FL_EVALUATION_BATCH; 0: that many */
     const fl_progress *progress;
     int (*interrupts)(void); /* > 0: start no further batch */
     fl_evaluation_listener listener;

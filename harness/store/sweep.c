@@ -157,41 +157,78 @@ static void destroy_claim(fl_sweep_claim *claim) {
     fl_memory_free(claim);
 }
 
-/* Exclusive creation decides; *taken is false when somebody else was faster. */
-static fl_status take(fl_sweep_claim *claim, bool *taken, fl_error *error) {
-    *taken = false;
-    claim->descriptor = open(claim->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (claim->descriptor < 0) return errno == EEXIST ? FL_OK : io_error(claim->path, "create", error);
+/* The claim's text in a file of its own: *taken false when it was tidied away or made by another already. */
+static fl_status write_claim(fl_sweep_claim *claim, const char *temporary, bool *taken, fl_error *error) {
     char *text = claim_text();
     size_t bytes = text != NULL ? strlen(text) : 0;
     fl_status status = FL_OK;
-    if (text == NULL)
-        status = fl_error_set(error, FL_ERROR_MEMORY, "%s: out of memory", claim->path);
-    else if (write(claim->descriptor, text, bytes) != (ssize_t)bytes)
-        status = io_error(claim->path, "write", error);
-    cJSON_free(text);
-    if (status != FL_OK) {
-        unlink(claim->path);
-        return status;
+    *taken = false;
+    if (text == NULL) return fl_error_set(error, FL_ERROR_MEMORY, "%s: out of memory", claim->path);
+    claim->descriptor = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (claim->descriptor < 0) {
+        status = errno == EEXIST ? FL_OK : io_error(temporary, "create", error);
+    } else if (write(claim->descriptor, text, bytes) != (ssize_t)bytes) {
+        status = io_error(temporary, "write", error);
+        unlink(temporary);
+    } else {
+        *taken = true;
     }
-    claim->last_beat = time(NULL);
-    *taken = true;
-    return FL_OK;
+    cJSON_free(text);
+    return status;
 }
 
-/* A locked file in the directory: the lock goes when the process does, however it ends. */
-static fl_status lock_takeovers(const char *directory, int *lock, fl_error *error) {
+/* File systems without hard links: rename would overwrite, so the name is made first, by exclusive creation.
+ */
+static fl_status take_without_link(fl_sweep_claim *claim, bool *taken, fl_error *error) {
+    close(claim->descriptor);
+    claim->descriptor = -1;
+    return write_claim(claim, claim->path, taken, error);
+}
+
+/* A hard link decides: the claim appears with its text or not at all. *taken is false when somebody else was
+ * faster. */
+static fl_status take(fl_sweep_claim *claim, bool *taken, fl_error *error) {
+    fl_sweep_place here;
+    char *temporary = NULL;
+    fl_sweep_place_here(&here);
+    *taken = false;
+    FL_TRY(fl_folder_format(&temporary, error, "%s/.%s.claim.part-%s-%ld", claim->directory, claim->run_id,
+                            here.host, here.process));
+    /* Left behind by a killed process that had this one's number. */
+    unlink(temporary);
+    fl_status status = write_claim(claim, temporary, taken, error);
+    if (status == FL_OK && *taken && link(temporary, claim->path) != 0) {
+        *taken = false;
+        if (errno == EPERM || errno == ENOTSUP || errno == ENOSYS || errno == EMLINK)
+            status = take_without_link(claim, taken, error);
+        else if (errno != EEXIST && errno != ENOENT)
+            status = io_error(claim->path, "create", error);
+    }
+    unlink(temporary);
+    fl_memory_free(temporary);
+    if (status == FL_OK && *taken) claim->last_beat = time(NULL);
+    return status;
+}
+
+fl_status fl_sweep_lock(const char *directory, const char *name, int *lock, fl_error *error) {
     char *path = NULL;
-    FL_TRY(path_of(directory, ".takeover", ".lock", &path, error));
+    FL_TRY(fl_folder_format(&path, error, "%s/.%s.lock", directory, name));
     fl_status status = FL_OK;
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (*lock < 0 || fcntl(*lock, F_SETLKW, &whole) != 0) {
+    int got = -1;
+    while (*lock >= 0 && (got = fcntl(*lock, F_SETLKW, &whole)) != 0 && errno == EINTR) continue;
+    if (*lock < 0 || got != 0) {
         status = io_error(path, "lock", error);
         if (*lock >= 0) close(*lock);
+        *lock = -1;
     }
     fl_memory_free(path);
     return status;
+}
+
+void fl_sweep_unlock(int lock) {
+    if (lock >= 0) close(lock);
 }
 
 /* The file server's clock, which also dates heartbeats: ours may differ. */
@@ -205,25 +242,51 @@ static time_t server_time(int lock) {
 static fl_status take_over(fl_sweep_claim *claim, double stale_seconds, bool *taken, fl_error *error) {
     int lock = -1;
     *taken = false;
-    FL_TRY(lock_takeovers(claim->directory, &lock, error));
+    FL_TRY(fl_sweep_lock(claim->directory, "takeover", &lock, error));
     fl_sweep_state state = FL_SWEEP_MISSING;
     fl_status status = claim_state(claim->path, server_time(lock), stale_seconds, &state, error);
     if (status == FL_OK && state == FL_SWEEP_STALE && unlink(claim->path) != 0 && errno != ENOENT) {
         status = io_error(claim->path, "delete", error);
     }
     if (status == FL_OK && state != FL_SWEEP_RUNNING) status = take(claim, taken, error);
-    close(lock);
+    fl_sweep_unlock(lock);
     return status;
 }
 
-/* Deletes run files that a predecessor did not finish. */
-static void remove_leftovers(const char *directory, const char *run_id) {
+static bool starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Whether a name of the directory belongs to `run_id`; *rest = what follows the id. */
+static bool is_of_run(const char *name, const char *run_id, const char **rest) {
+    size_t bytes = strlen(run_id);
+    if (name[0] == '.') name++;
+    if (strncmp(name, run_id, bytes) != 0 || name[bytes] != '.') return false;
+    *rest = name + bytes;
+    return true;
+}
+
+/* Whether `rest` is a file that somebody has begun to write under a temporary name. */
+static bool is_unfinished(const char *rest) {
+    return starts_with(rest, ".h5.part-") || starts_with(rest, ".failed.part-") ||
+           starts_with(rest, ".mechanism.safetensors.partial-") ||
+           starts_with(rest, ".training.safetensors.partial-");
+}
+
+/* Whether `rest` has done its duty when the run file is there. */
+static bool is_spent(const char *rest) {
+    return strcmp(rest, ".claim") == 0 || strcmp(rest, ".journal.jsonl") == 0 ||
+           strcmp(rest, ".failed.json") == 0 || strcmp(rest, ".training.safetensors") == 0;
+}
+
+static void remove_files(const char *directory, const char *run_id, bool done) {
     DIR *folder = opendir(directory);
     if (folder == NULL) return;
-    char prefix[128];
-    snprintf(prefix, sizeof prefix, ".%.100s.h5.part-", run_id);
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0) unlinkat(dirfd(folder), entry->d_name, 0);
+        const char *rest = NULL;
+        if (!is_of_run(entry->d_name, run_id, &rest)) continue;
+        bool remove = is_unfinished(rest) || (done && (is_spent(rest) || starts_with(rest, ".claim.part-")));
+        if (remove) unlinkat(dirfd(folder), entry->d_name, 0);
     }
     closedir(folder);
 }
@@ -276,7 +339,7 @@ fl_status fl_sweep_claim_create(const char *directory, const char *run_id, const
         fl_status released = fl_sweep_claim_release(claim, status == FL_OK ? error : NULL);
         return status == FL_OK ? released : status;
     }
-    remove_leftovers(directory, run_id);
+    remove_files(directory, run_id, false);
     *out = claim;
     return FL_OK;
 }
@@ -305,10 +368,51 @@ fl_status fl_sweep_claim_release(fl_sweep_claim *claim, fl_error *error) {
     FL_TRY_DONE(status, path_of(claim->directory, claim->run_id, ".failed.json", &failure, error));
     if (done && unlink(failure) != 0 && errno != ENOENT) status = io_error(failure, "delete", error);
 done:
-    if (is_held(claim) && unlink(claim->path) != 0 && status == FL_OK)
-        status = io_error(claim->path, "delete", error);
+    if (is_held(claim)) {
+        if (done) remove_files(claim->directory, claim->run_id, true);
+        if (unlink(claim->path) != 0 && errno != ENOENT && status == FL_OK)
+            status = io_error(claim->path, "delete", error);
+    }
     fl_memory_free(failure);
     destroy_claim(claim);
+    return status;
+}
+
+/* Whether a file of the directory is a trace of a finished cell that nobody works on. */
+static fl_status is_trace(const char *directory, const char *name, time_t now, double stale_seconds,
+                          bool *out, fl_error *error) {
+    char run_id[128];
+    const char *rest = NULL;
+    const char *start = name[0] == '.' ? name + 1 : name;
+    snprintf(run_id, sizeof run_id, "%.*s", (int)strcspn(start, "."), start);
+    *out = false;
+    if (run_id[0] == '\0' || !is_of_run(name, run_id, &rest)) return FL_OK;
+    if (!is_unfinished(rest) && !is_spent(rest) && !starts_with(rest, ".claim.part-")) return FL_OK;
+    FL_TRY(exists(directory, run_id, ".h5", out, error));
+    if (!*out) return FL_OK;
+    char *path = NULL;
+    fl_sweep_state state = FL_SWEEP_RUNNING;
+    FL_TRY(path_of(directory, run_id, ".claim", &path, error));
+    fl_status status = claim_state(path, now, stale_seconds, &state, error);
+    fl_memory_free(path);
+    *out = status == FL_OK && state != FL_SWEEP_RUNNING;
+    return status;
+}
+
+fl_status fl_sweep_tidy(const char *directory, double stale_seconds, fl_error *error) {
+    int lock = -1;
+    FL_TRY(fl_sweep_lock(directory, "takeover", &lock, error));
+    DIR *folder = opendir(directory);
+    fl_status status = folder != NULL ? FL_OK : io_error(directory, "open", error);
+    const time_t now = server_time(lock);
+    struct dirent *entry;
+    while (status == FL_OK && (entry = readdir(folder)) != NULL) {
+        bool trace = false;
+        status = is_trace(directory, entry->d_name, now, limit_of(stale_seconds), &trace, error);
+        if (trace) unlinkat(dirfd(folder), entry->d_name, 0);
+    }
+    if (folder != NULL) closedir(folder);
+    fl_sweep_unlock(lock);
     return status;
 }
 

@@ -3,7 +3,8 @@
  * A cell is its run id. Its state is read from files beside one another in the directory, so several
  * processes on several machines with one shared folder agree: `<run-id>.h5` (done; it appears whole or not at
  * all), `<run-id>.claim` (being worked on),
- * `<run-id>.failed.json` (failed). A claim is made by exclusive creation and is never waited for. It is
+ * `<run-id>.failed.json` (failed). A claim is made by a hard link (it appears with its text, and once) and is
+ * never waited for. It is
  * stale, and may be taken over, when its process is gone (same machine) or its heartbeat is older than a
  * limit (another machine). Taking over is serialised by a POSIX lock on `.takeover.lock`, so that two
  * processes never both inherit a cell. */
@@ -57,6 +58,16 @@ fl_status fl_sweep_claim_release(fl_sweep_claim *claim, fl_error *error);
 
 /* Records that the cell failed, durably. `log` (a file with its output) may be NULL. */
 fl_status fl_sweep_claim_fail(fl_sweep_claim *claim, const fl_error *cause, const char *log, fl_error *error);
+
+/* Deletes what processes that were killed right after finishing a cell have left beside its run file: claim,
+ * journal, old failure, training state, unfinished files. Cells that are not done or whose claim is alive
+ * keep theirs. */
+fl_status fl_sweep_tidy(const char *directory, double stale_seconds, fl_error *error);
+
+/* Waits for `<directory>/.<name>.lock`, which goes when the process does: for the files that all workers of a
+ * directory write (tables, pictures). Not for claims. */
+fl_status fl_sweep_lock(const char *directory, const char *name, int *lock, fl_error *error);
+void fl_sweep_unlock(int lock);
 
 /* What fl_sweep_claim_fail wrote, or who holds a claim. Members are fl_memory blocks or NULL. */
 typedef struct fl_sweep_note {

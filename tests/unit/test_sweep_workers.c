@@ -1,0 +1,371 @@
+/* Sweeps from outside: several workers in one directory, interrupts, failures, what they leave behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "harness/base/hash.h"
+#include "harness/base/memory.h"
+#include "harness/store/run_file.h"
+#include "harness/store/sweep.h"
+#include "tests/support/fixture.h"
+
+enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192, MOST_CELLS = 16 };
+
+static const char *folder; /* fresh for every test */
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = fl_temporary_directory();
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    fl_temporary_remove(folder);
+    return 0;
+}
+
+static const char *inside(const char *name) {
+    static char paths[8][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void write_text(const char *path, const char *format, ...) {
+    char text[COMMAND_BYTES];
+    va_list list;
+    va_start(list, format);
+    int bytes = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    fl_write_file(path, text, (size_t)bytes);
+}
+
+static int shell(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int shell(char **output, const char *format, ...) {
+    char command[COMMAND_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    return fl_run_command(command, output);
+}
+
+static const char *model_folder(const char *test) {
+    const char *config = fl_fixture_or_pack("reference/llama_gqa/config.json");
+    if (config == NULL) fl_fixture_skip(test, "reference/llama_gqa");
+    static char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
+    return path;
+}
+
+static void write_ids(const char *path, size_t sequences, size_t tokens, size_t factor) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (size_t s = 0; s < sequences; s++) {
+        fputs(s == 0 ? "[[1" : ", [1", file);
+        for (size_t t = 1; t < tokens; t++) fprintf(file, ", %zu", (t * factor + s * 17 + 5) % 320);
+        fputs("]", file);
+    }
+    fputs("]", file);
+    fclose(file);
+}
+
+/* Eight cells over the tiny model; two of them train. */
+static const char *write_sweep(const char *model, const char *more) {
+    write_ids(inside("ids.json"), 2, 40, 37);
+    write_ids(inside("fit.json"), 4, 32, 53);
+    write_text(inside("sweep.yaml"),
+               "name: workers\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n%s"
+               "sweep:\n  list:\n"
+               "    - {variant.rule: none}\n    - {variant.rule: linear}\n    - {variant.rule: gla}\n"
+               "    - {variant.rule: kgla}\n    - {variant.rule: delta}\n    - {variant.rule: kda}\n"
+               "    - {variant.rule: gla, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n"
+               "    - {variant.rule: kda, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n",
+               model, inside("ids.json"), more, inside("fit.json"), inside("fit.json"));
+    static char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s", inside("sweep.yaml"));
+    return path;
+}
+
+static size_t count_files(const char *path, const char *part) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) return 0;
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += strstr(entry->d_name, part) != NULL;
+    closedir(directory);
+    return count;
+}
+
+/* Finished run files and their mechanisms, tables and pictures; nothing else. */
+static void assert_tidy(size_t run_files) {
+    const char *out = inside("out");
+    assert_int_equal(count_files(out, ".h5"), run_files);
+    static const char *const strays[] = {".claim", ".part", ".partial", ".journal", ".training", ".failed"};
+    for (size_t i = 0; i < sizeof strays / sizeof strays[0]; i++) {
+        if (count_files(out, strays[i]) > 0) fail_msg("left behind: a file with %s in its name", strays[i]);
+    }
+}
+
+static size_t occurrences(const char *text, const char *part) {
+    size_t count = 0;
+    for (; (text = strstr(text, part)) != NULL; text += strlen(part)) count++;
+    return count;
+}
+
+/* `workers` processes at once, taking one cell at a time; every cell is computed by exactly one. */
+static void run_workers(const char *test, size_t workers) {
+    const char *config = write_sweep(model_folder(test), "");
+    char *output = NULL;
+    int code = shell(&output,
+                     "n=0; for w in $(seq %zu); do %s run %s --out %s --threads 1 --batch 1 > %s.$w 2>&1 & "
+                     "pids=\"$pids $!\"; done; for p in $pids; do wait $p || n=1; done; cat %s.*; exit $n",
+                     workers, fl_program_path(), config, inside("out"), inside("log"), inside("log"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    if (occurrences(output, "\ndone: ") != 8)
+        fail_msg("%zu cells computed, not 8:\n%s", occurrences(output, "\ndone: "), output);
+    fl_memory_free(output);
+    assert_tidy(8);
+}
+
+static void test_two_workers_compute_every_cell_once(void **state) {
+    (void)state;
+    run_workers(__func__, 2);
+}
+
+static void test_four_workers_compute_every_cell_once(void **state) {
+    (void)state;
+    run_workers(__func__, 4);
+}
+
+/* Names of the run files of out/ and the hashes of their bytes. */
+static size_t hash_run_files(char ***ids, fl_hash *hashes) {
+    size_t count = 0;
+    assert_int_equal(fl_sweep_list_done(inside("out"), ids, &count, NULL), FL_OK);
+    assert_true(count <= MOST_CELLS);
+    for (size_t i = 0; i < count; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof path, "%s/%s.h5", inside("out"), (*ids)[i]);
+        assert_int_equal(fl_hash_file(path, &hashes[i], NULL), FL_OK);
+    }
+    return count;
+}
+
+static void test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char *output = NULL;
+    /* Interrupted as soon as the first cell is there: the second one may be under way and is finished. */
+    int code = shell(&output,
+                     "%s run %s --out %s --threads 1 --batch 1 2>&1 & p=$!; "
+                     "until ls %s/*.h5 >/dev/null 2>&1; do sleep 0.01; done; kill -INT $p; wait $p",
+                     fl_program_path(), config, inside("out"), inside("out"));
+    if (code != 1 || strstr(output, "the same command resumes") == NULL)
+        fail_msg("exit %d, not 1:\n%s", code, output);
+    fl_memory_free(output);
+    char **ids = NULL, **later = NULL;
+    fl_hash before[MOST_CELLS], after[MOST_CELLS];
+    size_t done = hash_run_files(&ids, before);
+    assert_in_range(done, 1, 7);
+    assert_tidy(done);
+    code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    assert_int_equal(occurrences(output, "\ndone: "), 8 - done);
+    fl_memory_free(output);
+    assert_int_equal(hash_run_files(&later, after), 8);
+    for (size_t i = 0; i < done; i++) {
+        size_t at = 0;
+        while (at < 8 && strcmp(later[at], ids[i]) != 0) at++;
+        assert_in_range(at, 0, 7);
+        assert_string_equal(before[i].text, after[at].text);
+    }
+    fl_sweep_list_release(ids, done);
+    fl_sweep_list_release(later, 8);
+    assert_tidy(8);
+}
+
+static void test_a_failure_is_recorded_and_retried_only_on_request(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_ids(inside("ids.json"), 2, 40, 37);
+    write_text(inside("sweep.yaml"),
+               "name: failing\nmodel: {path: %s}\ntext: {ids: %s}\n"
+               "variant: {window: 8, sinks: 2}\n"
+               "sweep:\n  list:\n    - {variant.rule: none}\n"
+               "    - {variant.rule: kda, variant.mechanism: %s/model.safetensors}\n",
+               model, inside("ids.json"), model);
+    char *output = NULL;
+    int code = shell(&output, "%s run %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    if (code != 1 || strstr(output, "1 of 2 cells failed") == NULL) fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    assert_int_equal(count_files(inside("out"), ".failed.json"), 1);
+    assert_int_equal(count_files(inside("out"), ".claim"), 0);
+    code = shell(&output, "%s run %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    if (code != 1 || strstr(output, "recorded by an earlier run") == NULL ||
+        strstr(output, "0 cells to measure, 1 kept") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    code = shell(&output, "%s plan %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    if (code != 1 || strstr(output, "recorded by an earlier run") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    code = shell(&output, "%s run %s --out %s --retry-failed", fl_program_path(), inside("sweep.yaml"),
+                 inside("out"));
+    if (code != 1 || strstr(output, "1 cells to measure, 1 kept") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+}
+
+/* The run id in the first line of `plan` that ends in `label`. */
+static void planned_id(const char *config, const char *label, char id[16]) {
+    char *plan = NULL, wanted[PATH_BYTES];
+    shell(&plan, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    snprintf(wanted, sizeof wanted, "  %s\n", label);
+    const char *end = strstr(plan, wanted);
+    if (end == NULL) fail_msg("no \"%s\" in:\n%s", label, plan);
+    while (end > plan && end[-1] != '\n') end--;
+    snprintf(id, 16, "%.12s", end);
+    fl_memory_free(plan);
+}
+
+static void test_a_cell_running_elsewhere_is_left_alone_and_shown(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char id[16];
+    planned_id(config, "rule=delta", id);
+    fl_sweep_claim *claim = NULL;
+    fl_sweep_state found;
+    assert_int_equal(fl_sweep_claim_create(inside("out"), id, &(fl_sweep_policy){0}, &claim, &found, NULL),
+                     FL_OK);
+    assert_non_null(claim);
+    char *output = NULL;
+    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    if (code != 0 || strstr(output, "1 of 8 cells are still running elsewhere") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    assert_int_equal(count_files(inside("out"), ".h5"), 7);
+    shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    if (strstr(output, "running") == NULL) fail_msg("%s", output);
+    fl_memory_free(output);
+    assert_int_equal(fl_sweep_claim_release(claim, NULL), FL_OK);
+    code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    assert_tidy(8);
+}
+
+static void test_a_killed_worker_is_taken_over_and_its_traces_removed(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char *output = NULL;
+    shell(&output,
+          "%s run %s --out %s --threads 1 >/dev/null 2>&1 & p=$!; "
+          "until ls %s/*.claim >/dev/null 2>&1; do sleep 0.005; done; kill -KILL $p; wait $p",
+          fl_program_path(), config, inside("out"), inside("out"));
+    fl_memory_free(output);
+    assert_true(count_files(inside("out"), ".claim") > 0);
+    shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    if (strstr(output, "stale") == NULL) fail_msg("%s", output);
+    fl_memory_free(output);
+    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    if (code != 0 || strstr(output, "taking over: ") == NULL) fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    assert_tidy(8);
+}
+
+static void test_traces_beside_a_finished_cell_are_removed(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char id[16], name[64];
+    planned_id(config, "rule=delta", id);
+    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
+                     0);
+    static const char *const traces[][2] = {{"", ".journal.jsonl"},
+                                            {".", ".h5.part-99999"},
+                                            {"", ".failed.json"},
+                                            {"", ".training.safetensors.partial-9-0"}};
+    for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++) {
+        snprintf(name, sizeof name, "out/%s%s%s", traces[i][0], id, traces[i][1]);
+        write_text(inside(name), "{}\n");
+    }
+    assert_int_equal(count_files(inside("out"), ".part"), 2);
+    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
+                     0);
+    assert_tidy(8);
+}
+
+static void test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char id[16], name[64];
+    planned_id(config, "rule=delta", id);
+    assert_int_equal(shell(NULL, "mkdir %s", inside("out")), 0);
+    snprintf(name, sizeof name, "out/%s.h5", id);
+    write_text(inside(name), "notes\n");
+    char *output = NULL;
+    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    if (code != 1 || strstr(output, "delete it to have the cell computed again") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    size_t bytes = 0;
+    char *text = fl_read_file(inside(name), &bytes);
+    assert_string_equal(text, "notes\n");
+    fl_memory_free(text);
+}
+
+static void test_self_check_runs_in_every_cell(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_ids(inside("ids.json"), 1, 64, 37);
+    write_text(inside("sweep.yaml"),
+               "name: checked\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
+               "sweep:\n  grid:\n    variant.rule: [none, kda]\n",
+               model, inside("ids.json"));
+    char *output = NULL;
+    int code = shell(&output, "%s run %s --out %s --self-check", fl_program_path(), inside("sweep.yaml"),
+                     inside("out"));
+    if (code != 0 || occurrences(output, "self check of ") != 2) fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    char **ids = NULL, path[PATH_BYTES];
+    size_t count = 0;
+    assert_int_equal(fl_sweep_list_done(inside("out"), &ids, &count, NULL), FL_OK);
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        fl_run_reader *reader = NULL;
+        double passed = 0;
+        snprintf(path, sizeof path, "%s/%s.h5", inside("out"), ids[i]);
+        assert_int_equal(fl_run_reader_open(path, &reader, NULL), FL_OK);
+        assert_int_equal(fl_run_reader_attribute_number(reader, "/self_check", "passed", &passed, NULL),
+                         FL_OK);
+        assert_true(passed == 1);
+        fl_run_reader_close(reader);
+    }
+    fl_sweep_list_release(ids, count);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_two_workers_compute_every_cell_once),
+        TEST(test_four_workers_compute_every_cell_once),
+        TEST(test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest),
+        TEST(test_a_failure_is_recorded_and_retried_only_on_request),
+        TEST(test_a_cell_running_elsewhere_is_left_alone_and_shown),
+        TEST(test_a_killed_worker_is_taken_over_and_its_traces_removed),
+        TEST(test_traces_beside_a_finished_cell_are_removed),
+        TEST(test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept),
+        TEST(test_self_check_runs_in_every_cell),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
