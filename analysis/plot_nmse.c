@@ -19,7 +19,7 @@ typedef struct curve_data {
     double *by_layer;    /* [L] */
     double *by_position; /* [P] mean over layers */
     double *count;       /* [P] sequences behind a position */
-    bool drawn;          /* something positive to draw */
+    bool drawn;          /* something finite and positive to draw */
 } curve_data;
 
 static void release(curve_data *data, size_t count) {
@@ -66,7 +66,9 @@ static fl_status read_curve(const char *path, curve_data *out, fl_error *error) 
                                               &rank, shape, error));
     FL_TRY_DONE(status, expect(rank == 1 && shape[0] == out->positions, path, "position_count", error));
     FL_TRY_DONE(status, average_layers(traces, out->layers, out->positions, &out->by_position, error));
-    for (size_t l = 0; l < out->layers; l++) out->drawn = out->drawn || out->by_layer[l] > 0;
+    for (size_t l = 0; l < out->layers; l++) {
+        out->drawn = out->drawn || (isfinite(out->by_layer[l]) && out->by_layer[l] > 0);
+    }
 done:
     fl_memory_free(traces);
     fl_run_reader_close(reader);
@@ -207,6 +209,13 @@ fl_status fl_plot_nmse(const char *folder, const char *title, const fl_plot_curv
     FL_TRY_DONE(status, write_layers(path, curves, data, count, error));
     snprintf(path, sizeof path, "%s/nmse_by_position.csv", folder);
     FL_TRY_DONE(status, write_positions(path, curves, data, count, error));
+    bool any = false;
+    for (size_t i = 0; i < count; i++) any = any || data[i].drawn;
+    if (!any) {
+        status = fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                              "every error is 0 or not finite; a logarithmic axis has nothing to show");
+        goto done;
+    }
     snprintf(path, sizeof path, "%s/nmse.gp", folder);
     FL_TRY_DONE(status, write_script(path, title, curves, data, count, error));
     status = fl_gnuplot_run(folder, "nmse.gp", error);
