@@ -15,6 +15,7 @@
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
+#include "harness/cli/task_table.h"
 #include "harness/store/folder.h"
 
 enum { PATH_BYTES = 4096 };
@@ -116,6 +117,24 @@ done:
     return status;
 }
 
+static fl_status print_tasks(const fl_cell_list *list, fl_error *error) {
+    const char **labels = NULL, **files = NULL;
+    size_t count = 0;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&labels, list->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&files, list->count, error));
+    for (size_t i = 0; i < list->count; i++) {
+        if (!has_file(&list->cells[i])) continue;
+        labels[count] = list->cells[i].label;
+        files[count++] = list->cells[i].path;
+    }
+    status = fl_task_table_print(stdout, labels, files, count, error);
+done:
+    fl_memory_free(labels);
+    fl_memory_free(files);
+    return status;
+}
+
 /* One colour a rule, one dash for everything else in the label. */
 static void choose_style(const fl_cell_list *list, fl_plot_curve *curves, const size_t *cells, size_t index) {
     const char *rule = fl_resolved_find(list->cells[cells[index]].experiment->resolved, "variant.rule");
@@ -151,7 +170,8 @@ static fl_status draw_picture(const fl_cell_list *list, size_t *drawn, fl_error 
     FL_TRY_DONE(status, FL_ALLOCATE(&cells, list->count, error));
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
-        if (!has_file(cell) || !cell->experiment->measure.teacher_forced) continue;
+        if (!has_file(cell) || !cell->experiment->has_text || !cell->experiment->measure.teacher_forced)
+            continue;
         cells[count] = i;
         curves[count].label = cell->label;
         curves[count].run_file = cell->path;
@@ -198,6 +218,10 @@ static bool present_locked(const fl_cell_list *list, fl_console *console) {
     remove_unfinished_tables(list->out);
     if (print_table(list, &error) != FL_OK) {
         fl_console_note(console, "no table: %s", error.message);
+        good = false;
+    }
+    if (print_tasks(list, &error) != FL_OK) {
+        fl_console_note(console, "no table of tasks: %s", error.message);
         good = false;
     }
     fl_status status = draw_picture(list, &drawn, &error);
