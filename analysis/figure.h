@@ -15,36 +15,39 @@
 
 typedef enum fl_figure_kind {
     FL_FIGURE_LINES = 0, /* one curve a series over x */
-    FL_FIGURE_MARKS,     /* curves with a mark at every point */
-    FL_FIGURE_BARS,      /* one group of bars an x, named by x_names; error bars where errors are given */
-    FL_FIGURE_HEAT       /* series are rows (their labels unused), x the columns, the value a colour */
+    FL_FIGURE_MARKS      /* curves with a mark at every point */
 } fl_figure_kind;
 
 typedef struct fl_figure_series {
     const char *label;
-    size_t colour, dash; /* wrap around; of lines and marks */
+    size_t colour, dash; /* wrap around */
+    bool is_baseline;    /* grey whatever its colour */
     const double *y;     /* [points]; NaN: no point */
-    const double *error; /* [points] standard errors, or NULL; bars only */
 } fl_figure_series;
+
+/* A horizontal line: the full model's value, say. */
+typedef struct fl_figure_reference {
+    const char *label;
+    double y; /* finite */
+} fl_figure_reference;
 
 typedef struct fl_figure {
     const char *name; /* of the files */
     fl_figure_kind kind;
     const char *title, *x_label, *y_label;
-    bool log_x, log_y;
-    bool scattered; /* points need room at the sides, and their marks are larger */
+    bool log_x, log_y; /* where the values span enough for it */
+    bool scattered;    /* points need room at the sides, and their marks are larger */
+    bool whole_x;      /* scattered: x counts something */
     size_t points;
-    const double *x;            /* [points]; NULL: 0, 1, 2, ... */
-    const char *const *x_names; /* [points], for bars */
+    const double *x; /* [points]; NULL: 0, 1, 2, ... */
     size_t series_count;
     const fl_figure_series *series;
+    size_t reference_count;
+    const fl_figure_reference *references;
 } fl_figure;
 
 /* format: "png", "svg" or "pdf". FL_ERROR_UNSUPPORTED when gnuplot is not installed: the CSV and the script
  * are there. */
 fl_status fl_figure_write(const fl_figure *figure, const char *folder, const char *format, fl_error *error);
-
-/* Whether `format` is one that fl_figure_write knows. */
-bool fl_figure_knows_format(const char *format);
 
 #endif

@@ -6,68 +6,36 @@
 #include <string.h>
 
 #include "analysis/figure.h"
-#include "analysis/run_summary.h"
+#include "analysis/plot_parts.h"
 #include "harness/base/memory.h"
-#include "harness/config/node.h"
+#include "harness/store/folder.h"
 
-enum { MAX_POINTS = 64, TITLE_BYTES = 256, NAME_BYTES = 96, MAX_GROUPS = 64 };
-
-/* Style: which runs look alike. */
-
-static const char *style_axis(const fl_run_set *set) {
-    for (size_t i = 0; i < set->axis_count; i++) {
-        if (strcmp(set->axes[i], "variant.rule") == 0) return set->axes[i];
-    }
-    return set->axis_count > 0 ? set->axes[0] : NULL;
-}
-
-static bool same_value(const fl_run_entry *a, const fl_run_entry *b, const char *key) {
-    const char *x = fl_run_entry_value(a, key), *y = fl_run_entry_value(b, key);
-    return x == NULL || y == NULL ? x == y : strcmp(x, y) == 0;
-}
-
-static bool same_but(const fl_run_set *set, const fl_run_entry *a, const fl_run_entry *b,
-                     const char *except) {
-    for (size_t i = 0; i < set->axis_count; i++) {
-        if (strcmp(set->axes[i], except) != 0 && !same_value(a, b, set->axes[i])) return false;
-    }
-    return true;
-}
-
-/* colour and dash [set->count] */
-static void choose_styles(const fl_run_set *set, size_t *colour, size_t *dash) {
-    const char *axis = style_axis(set);
-    size_t colours = 0, dashes = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        colour[i] = colours;
-        dash[i] = dashes;
-        for (size_t j = 0; axis != NULL && j < i; j++) {
-            if (same_value(&set->runs[i], &set->runs[j], axis)) colour[i] = colour[j];
-            if (same_but(set, &set->runs[i], &set->runs[j], axis)) dash[i] = dash[j];
-        }
-        colours += colour[i] == colours;
-        dashes += dash[i] == dashes;
-    }
-}
+enum { MAX_POINTS = 64, TITLE_BYTES = 256 };
 
 /* Curves: one dataset of every run. */
 
 typedef struct curve_spec {
     const char *name, *path, *title, *x_label, *y_label;
-    bool log_y, marks;
+    const char *x_path; /* x is this dataset, or for [L][edges] the middle of its bins; NULL: 0, 1, 2, ... */
+    const char *baseline; /* path of the same curve with the linear part off; NULL: none */
+    bool log_x, log_y, marks;
     bool over_layers; /* [L][X]: the mean over layers is taken */
     bool binned;      /* averaged so that at most MAX_POINTS remain */
 } curve_spec;
 
 typedef struct curves {
-    size_t count, points;
+    size_t count, points, room, runs;
+    bool placed;              /* x comes from the spec's x_path */
     double *x;                /* [points] */
-    double **y;               /* [count][points] */
-    fl_figure_series *series; /* [count] */
+    double **y;               /* [room], the first `count` [points] */
+    char **names;             /* [room] labels made for baselines */
+    fl_figure_series *series; /* [room] */
 } curves;
 
-static void release_curves(curves *c, size_t runs) {
-    for (size_t i = 0; c->y != NULL && i < runs; i++) fl_memory_free(c->y[i]);
+static void release_curves(curves *c) {
+    for (size_t i = 0; c->y != NULL && i < c->room; i++) fl_memory_free(c->y[i]);
+    for (size_t i = 0; c->names != NULL && i < c->room; i++) fl_memory_free(c->names[i]);
+    fl_memory_free(c->names);
     fl_memory_free(c->x);
     fl_memory_free(c->y);
     fl_memory_free(c->series);
@@ -141,14 +109,95 @@ static fl_status align_curves(curves *c, const size_t *lengths, bool binned, fl_
     return FL_OK;
 }
 
-static fl_status read_curves(const fl_run_set *set, const curve_spec *spec, curves *c, fl_error *error) {
-    size_t *styles = NULL, *lengths = NULL;
+/* Runs of rule `none` are the baseline of all that keep the same tokens; so is a baseline that is drawn
+ * already. */
+static bool has_baseline(const fl_run_set *set, const curves *c, const size_t *owners, size_t run) {
+    for (size_t i = 0; i < set->count; i++) {
+        const char *rule = fl_run_entry_value(&set->runs[i], "variant.rule");
+        bool is_none = rule != NULL && strcmp(rule, "none") == 0;
+        if (is_none && fl_plot_same_exact_set(&set->runs[i], &set->runs[run])) return true;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->series[i].is_baseline && fl_plot_same_exact_set(&set->runs[owners[i]], &set->runs[run]))
+            return true;
+    }
+    return false;
+}
+
+static fl_status name_baseline(const fl_run_entry *run, char **out, fl_error *error) {
+    const char *sinks = fl_run_entry_value(run, "variant.sinks"),
+               *window = fl_run_entry_value(run, "variant.window");
+    if (sinks != NULL && window != NULL && strcmp(sinks, "0") == 0 && strcmp(window, "0") == 0)
+        return fl_memory_copy_string(out, "linear part off, pure", error);
+    return fl_folder_format(out, error, "linear part off, %s + %s", sinks != NULL ? sinks : "?",
+                            window != NULL ? window : "?");
+}
+
+static fl_status read_baselines(const fl_run_set *set, const curve_spec *spec, curves *c, size_t *lengths,
+                                size_t *owners, fl_error *error) {
+    const curve_spec off = {.path = spec->baseline, .over_layers = spec->over_layers};
+    size_t dash = 1;
+    for (size_t i = 0; spec->baseline != NULL && i < set->count; i++) {
+        if (!fl_run_has_linear_part(&set->runs[i]) || has_baseline(set, c, owners, i)) continue;
+        FL_TRY(read_curve(&set->runs[i], &off, &c->y[c->count], &lengths[c->count], error));
+        if (c->y[c->count] == NULL) continue;
+        FL_TRY(name_baseline(&set->runs[i], &c->names[c->count], error));
+        owners[c->count] = i;
+        c->series[c->count] =
+            (fl_figure_series){.label = c->names[c->count], .is_baseline = true, .dash = dash++};
+        c->count++;
+    }
+    return FL_OK;
+}
+
+/* x where all runs agree on it (the keys are the frozen model's); else places stay numbered. */
+static fl_status read_places(const fl_run_set *set, const curve_spec *spec, curves *c, fl_error *error) {
+    bool found = false;
+    double *shared = NULL;
     fl_status status = FL_OK;
+    for (size_t i = 0; i < set->count && status == FL_OK; i++) {
+        double *x = NULL;
+        size_t count = 0;
+        const curve_spec places = {.path = spec->x_path, .over_layers = spec->over_layers};
+        status = read_curve(&set->runs[i], &places, &x, &count, error);
+        if (status != FL_OK || x == NULL) continue;
+        if (count == c->points + 1) {
+            for (size_t p = 0; p < c->points; p++) x[p] = (x[p] + x[p + 1]) / 2;
+        }
+        bool fits = count == c->points || count == c->points + 1;
+        for (size_t p = 0; found && fits && p < c->points; p++)
+            fits = fabs(x[p] - shared[p]) <= 1e-5 * fabs(shared[p]);
+        if (!fits) {
+            fl_memory_free(x);
+            fl_memory_free(shared);
+            return FL_OK;
+        }
+        if (found) {
+            fl_memory_free(x);
+        } else {
+            shared = x;
+        }
+        found = true;
+    }
+    if (found && status == FL_OK) {
+        memcpy(c->x, shared, c->points * sizeof shared[0]);
+        c->placed = true;
+    }
+    fl_memory_free(shared);
+    return status;
+}
+
+static fl_status read_curves(const fl_run_set *set, const curve_spec *spec, curves *c, fl_error *error) {
+    size_t *styles = NULL, *lengths = NULL, *owners = NULL;
+    fl_status status = FL_OK;
+    c->room = 2 * set->count;
     FL_TRY_DONE(status, FL_ALLOCATE(&styles, 2 * set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&lengths, set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&c->y, set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&c->series, set->count, error));
-    choose_styles(set, styles, styles + set->count);
+    FL_TRY_DONE(status, FL_ALLOCATE(&lengths, c->room, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&owners, c->room, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&c->names, c->room, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&c->y, c->room, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&c->series, c->room, error));
+    fl_plot_styles(set, styles, styles + set->count);
     for (size_t i = 0; i < set->count; i++) {
         FL_TRY_DONE(status, read_curve(&set->runs[i], spec, &c->y[c->count], &lengths[c->count], error));
         if (c->y[c->count] == NULL) continue;
@@ -156,22 +205,20 @@ static fl_status read_curves(const fl_run_set *set, const curve_spec *spec, curv
             .label = set->runs[i].label, .colour = styles[i], .dash = styles[set->count + i]};
         c->count++;
     }
+    c->runs = c->count;
     if (c->count == 0) {
         status = fl_error_set(error, FL_ERROR_ARGUMENT, "no run has %s", spec->path);
         goto done;
     }
+    FL_TRY_DONE(status, read_baselines(set, spec, c, lengths, owners, error));
     FL_TRY_DONE(status, align_curves(c, lengths, spec->binned, error));
+    if (spec->x_path != NULL) FL_TRY_DONE(status, read_places(set, spec, c, error));
     for (size_t i = 0; i < c->count; i++) c->series[i].y = c->y[i];
 done:
     fl_memory_free(styles);
     fl_memory_free(lengths);
+    fl_memory_free(owners);
     return status;
-}
-
-static fl_status draw(const fl_plot_request *request, const fl_figure *figure, fl_error *error) {
-    FL_TRY(fl_figure_write(figure, request->folder, request->format, error));
-    if (request->drawn != NULL) request->drawn(request->context, figure->name);
-    return FL_OK;
 }
 
 static fl_status draw_curves(const fl_plot_request *request, const curve_spec *spec, fl_error *error) {
@@ -179,23 +226,25 @@ static fl_status draw_curves(const fl_plot_request *request, const curve_spec *s
     char title[TITLE_BYTES];
     fl_status status = read_curves(request->set, spec, &c, error);
     if (status == FL_OK) {
-        snprintf(title, sizeof title, "%s%s", spec->title, "");
-        if (c.count < request->set->count) {
-            snprintf(title, sizeof title, "%s (%zu of %zu runs)", spec->title, c.count, request->set->count);
+        snprintf(title, sizeof title, "%s", spec->title);
+        if (c.runs < request->set->count) {
+            snprintf(title, sizeof title, "%s (%zu of %zu runs)", spec->title, c.runs, request->set->count);
         }
         const fl_figure figure = {.name = spec->name,
                                   .kind = spec->marks ? FL_FIGURE_MARKS : FL_FIGURE_LINES,
                                   .title = title,
-                                  .x_label = spec->x_label,
+                                  .x_label =
+                                      spec->x_path == NULL || c.placed ? spec->x_label : "place in order",
                                   .y_label = spec->y_label,
+                                  .log_x = spec->log_x && c.placed,
                                   .log_y = spec->log_y,
                                   .points = c.points,
                                   .x = c.x,
                                   .series_count = c.count,
                                   .series = c.series};
-        status = draw(request, &figure, error);
+        status = fl_plot_curves(request, &figure, error);
     }
-    release_curves(&c, request->set->count);
+    release_curves(&c);
     return status;
 }
 
@@ -203,6 +252,7 @@ static fl_status draw_layers(const fl_plot_request *request, fl_error *error) {
     return draw_curves(request,
                        &(curve_spec){.name = "nmse_layers",
                                      .path = "/errors/teacher_forced/nmse",
+                                     .baseline = "/baseline/linear_off/errors/teacher_forced/nmse",
                                      .title = "Error of each attention block on the frozen model's inputs",
                                      .x_label = "layer",
                                      .y_label = "nMSE (teacher forced)",
@@ -215,6 +265,7 @@ static fl_status draw_positions(const fl_plot_request *request, fl_error *error)
     return draw_curves(request,
                        &(curve_spec){.name = "nmse_positions",
                                      .path = "/errors/teacher_forced/position_nmse",
+                                     .baseline = "/baseline/linear_off/errors/teacher_forced/position_nmse",
                                      .title = "Error by position, mean over layers",
                                      .x_label = "position",
                                      .y_label = "nMSE (teacher forced)",
@@ -228,8 +279,9 @@ static fl_status draw_propagated(const fl_plot_request *request, fl_error *error
     return draw_curves(
         request,
         &(curve_spec){.name = "nmse_propagated",
-                      .path = "/errors/propagated/residual_nmse",
-                      .title = "Error of the residual stream, linearised layers feeding each other",
+                      .path = "/errors/propagated/attention_nmse",
+                      .baseline = "/baseline/linear_off/errors/propagated/attention_nmse",
+                      .title = "Error of each attention block, linearised layers feeding each other",
                       .x_label = "layer",
                       .y_label = "nMSE (propagated)",
                       .log_y = true,
@@ -250,14 +302,24 @@ static fl_status draw_kl(const fl_plot_request *request, fl_error *error) {
 }
 
 static fl_status draw_training(const fl_plot_request *request, fl_error *error) {
-    return draw_curves(request,
-                       &(curve_spec){.name = "training_loss",
-                                     .path = "/training/loss",
-                                     .title = "Training loss",
-                                     .x_label = "step",
-                                     .y_label = "loss of the batch",
-                                     .binned = true},
-                       error);
+    static const curve_spec loss = {.name = "training_loss",
+                                    .path = "/training/loss",
+                                    .title = "Training loss",
+                                    .x_label = "step",
+                                    .y_label = "loss of the batch, mean of each bin",
+                                    .log_y = true,
+                                    .binned = true};
+    static const curve_spec evaluation = {.name = "training_evaluation",
+                                          .path = "/training/evaluation_perplexity",
+                                          .x_path = "/training/evaluation_step",
+                                          .title = "Perplexity of the evaluation text during training",
+                                          .x_label = "steps taken",
+                                          .y_label = "perplexity",
+                                          .log_y = true,
+                                          .marks = true};
+    FL_TRY(draw_curves(request, &loss, error));
+    fl_status status = draw_curves(request, &evaluation, error);
+    return status == FL_ERROR_ARGUMENT ? FL_OK : status; /* evaluations are made on request */
 }
 
 static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
@@ -265,7 +327,8 @@ static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
         {.name = "nmse_by_concentration",
          .path = "/diagnostics/trends/key_concentration/nmse",
          .title = "Error against key concentration C, mean over layers",
-         .x_label = "quantile bin of C (0: least concentrated)",
+         .x_path = "/diagnostics/trends/key_concentration/edges",
+         .x_label = "key concentration C, middle of each quantile bin",
          .y_label = "nMSE (teacher forced, per head)",
          .log_y = true,
          .marks = true,
@@ -273,8 +336,10 @@ static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
         {.name = "nmse_by_residual",
          .path = "/diagnostics/trends/projection_residual/nmse",
          .title = "Error against projection residual R, mean over layers",
-         .x_label = "quantile bin of R (0: smallest)",
+         .x_path = "/diagnostics/trends/projection_residual/edges",
+         .x_label = "projection residual R, middle of each quantile bin",
          .y_label = "nMSE (teacher forced, per head)",
+         .log_x = true,
          .log_y = true,
          .marks = true,
          .over_layers = true},
@@ -283,303 +348,17 @@ static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
     return draw_curves(request, &specs[1], error);
 }
 
-/* Heads: one heat map a run. */
-
-static fl_status draw_heads_of(const fl_plot_request *request, const fl_run_entry *run, bool *drawn,
-                               fl_error *error) {
-    fl_run_reader *reader = NULL;
-    double *nmse = NULL;
-    size_t rank = 0, shape[4] = {0};
-    fl_figure_series *rows = NULL;
-    static const char path[] = "/errors/teacher_forced/head_nmse";
-    FL_TRY(fl_run_reader_open(run->path, &reader, error));
-    fl_status status = FL_OK;
-    if (!fl_run_reader_has(reader, path)) goto done;
-    FL_TRY_DONE(status, fl_run_reader_doubles(reader, path, &nmse, &rank, shape, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&rows, shape[1], error));
-    bool positive = false;
-    double *by_head = NULL; /* [H][L] */
-    FL_TRY_DONE(status, FL_ALLOCATE(&by_head, shape[0] * shape[1], error));
-    for (size_t h = 0; h < shape[1]; h++) {
-        for (size_t l = 0; l < shape[0]; l++) {
-            by_head[h * shape[0] + l] = nmse[l * shape[1] + h];
-            positive = positive || nmse[l * shape[1] + h] > 0;
-        }
-        rows[h] = (fl_figure_series){.label = "head", .y = by_head + h * shape[0]};
-    }
-    char name[NAME_BYTES], title[TITLE_BYTES];
-    snprintf(name, sizeof name, "heads_%s", run->run_id);
-    snprintf(title, sizeof title, "nMSE by layer and head: %s", run->label);
-    const fl_figure figure = {.name = name,
-                              .kind = FL_FIGURE_HEAT,
-                              .title = title,
-                              .x_label = "layer",
-                              .y_label = "query head",
-                              .log_y = true,
-                              .points = shape[0],
-                              .series_count = shape[1],
-                              .series = rows};
-    /* A frozen model's errors are all zero: no colours to give. */
-    if (positive) status = draw(request, &figure, error);
-    *drawn = *drawn || (positive && status == FL_OK);
-    fl_memory_free(by_head);
-done:
-    fl_memory_free(rows);
-    fl_memory_free(nmse);
-    fl_run_reader_close(reader);
-    return status;
-}
-
-static fl_status draw_heads(const fl_plot_request *request, fl_error *error) {
-    bool drawn = false;
-    for (size_t i = 0; i < request->set->count; i++) {
-        FL_TRY(draw_heads_of(request, &request->set->runs[i], &drawn, error));
-    }
-    return drawn ? FL_OK : fl_error_set(error, FL_ERROR_ARGUMENT, "no run has errors by head");
-}
-
-/* Summaries: tasks, bytes, hybrids. */
-
-typedef struct summaries {
-    size_t count;
-    fl_run_summary *items; /* [count] */
-} summaries;
-
-static void release_summaries(summaries *s) {
-    for (size_t i = 0; i < s->count; i++) fl_run_summary_release(&s->items[i]);
-    fl_memory_free(s->items);
-}
-
-static fl_status read_summaries(const fl_run_set *set, summaries *out, fl_error *error) {
-    *out = (summaries){0};
-    FL_TRY(FL_ALLOCATE(&out->items, set->count, error));
-    for (size_t i = 0; i < set->count; i++) {
-        fl_status status = fl_run_summary_read(set->runs[i].path, &out->items[i], error);
-        if (status != FL_OK) {
-            release_summaries(out);
-            return status;
-        }
-        out->count++;
-    }
-    return FL_OK;
-}
-
-static const fl_task_summary *find_task(const fl_run_summary *summary, const char *label) {
-    for (size_t t = 0; t < summary->task_count; t++) {
-        if (strcmp(summary->tasks[t].label, label) == 0) return &summary->tasks[t];
-    }
-    return NULL;
-}
-
-/* Names of all tasks that report an accuracy, in order of appearance. */
-static size_t collect_tasks(const summaries *s, const char *names[MAX_GROUPS]) {
-    size_t count = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        for (size_t t = 0; t < s->items[i].task_count; t++) {
-            const fl_task_summary *task = &s->items[i].tasks[t];
-            bool known = isnan(task->acc) || count == MAX_GROUPS;
-            for (size_t k = 0; k < count; k++) known = known || strcmp(names[k], task->label) == 0;
-            if (!known) names[count++] = task->label;
-        }
-    }
-    return count;
-}
-
-static fl_status draw_task_bars(const fl_plot_request *request, const summaries *s, fl_error *error) {
-    const char *names[MAX_GROUPS];
-    size_t groups = collect_tasks(s, names);
-    double *values = NULL;
-    fl_figure_series *series = NULL;
-    if (groups == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "no run has scored a task");
-    FL_TRY(FL_ALLOCATE(&values, 2 * groups * (s->count + 1), error));
-    fl_status status = FL_ALLOCATE(&series, s->count + 1, error);
-    for (size_t i = 0; status == FL_OK && i < s->count; i++) {
-        double *acc = values + 2 * groups * i, *error_bar = acc + groups;
-        for (size_t g = 0; g < groups; g++) {
-            const fl_task_summary *task = find_task(&s->items[i], names[g]);
-            acc[g] = task != NULL ? task->acc : NAN;
-            error_bar[g] = task != NULL ? task->acc_stderr : NAN;
-        }
-        series[i] = (fl_figure_series){.label = request->set->runs[i].label, .y = acc, .error = error_bar};
-    }
-    if (status == FL_OK) {
-        const fl_figure figure = {.name = "tasks",
-                                  .kind = FL_FIGURE_BARS,
-                                  .title = "Task accuracy with standard errors",
-                                  .x_label = "task",
-                                  .y_label = "accuracy",
-                                  .points = groups,
-                                  .x_names = names,
-                                  .series_count = s->count,
-                                  .series = series};
-        status = draw(request, &figure, error);
-    }
-    fl_memory_free(values);
-    fl_memory_free(series);
-    return status;
-}
-
-static fl_status draw_tasks(const fl_plot_request *request, fl_error *error) {
-    summaries s;
-    FL_TRY(read_summaries(request->set, &s, error));
-    fl_status status = draw_task_bars(request, &s, error);
-    release_summaries(&s);
-    return status;
-}
-
-/* Points (x_i, y_i), one a run, as figure series that share one ascending x: sorted, each run's own place
- * filled. */
-typedef struct place {
-    double x, y;
-    size_t run;
-} place;
-
-static int by_x(const void *a, const void *b) {
-    const place *p = a, *q = b;
-    if (p->x != q->x) return p->x < q->x ? -1 : 1;
-    return p->run < q->run ? -1 : p->run > q->run;
-}
-
-/* Runs of one colour become one curve when `joined`, else every run is a curve of one point. */
-static fl_status draw_places(const fl_plot_request *request, place *places, size_t count, bool joined,
-                             const fl_figure *form, fl_error *error) {
-    const fl_run_set *set = request->set;
-    size_t *styles = NULL;
-    double *values = NULL;
-    fl_figure_series *series = NULL;
-    size_t used = 0;
-    if (count == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "no run has the numbers of %s", form->name);
-    qsort(places, count, sizeof places[0], by_x);
-    fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&styles, 2 * set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&values, count * (count + 1), error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&series, count, error));
-    choose_styles(set, styles, styles + set->count);
-    double *x = values + count * count;
-    for (size_t i = 0; i < count; i++) x[i] = places[i].x;
-    for (size_t i = 0; i < count; i++) {
-        size_t run = places[i].run, at = 0;
-        while (at < used && !(joined && series[at].colour == styles[run])) at++;
-        double *y = values + at * count;
-        if (at == used) {
-            for (size_t p = 0; p < count; p++) y[p] = NAN;
-            const char *rule = fl_run_entry_value(&set->runs[run], "variant.rule");
-            series[used++] = (fl_figure_series){.label = joined && rule != NULL ? rule : set->runs[run].label,
-                                                .colour = styles[run],
-                                                .dash = joined ? 0 : styles[set->count + run],
-                                                .y = y};
-        }
-        y[i] = places[i].y;
-    }
-    fl_figure figure = *form;
-    figure.scattered = true;
-    figure.points = count;
-    figure.x = x;
-    figure.series_count = used;
-    figure.series = series;
-    status = draw(request, &figure, error);
-done:
-    fl_memory_free(styles);
-    fl_memory_free(values);
-    fl_memory_free(series);
-    return status;
-}
-
-static fl_status draw_bytes(const fl_plot_request *request, fl_error *error) {
-    summaries s;
-    place *places = NULL;
-    size_t count = 0;
-    FL_TRY(read_summaries(request->set, &s, error));
-    fl_status status = FL_ALLOCATE(&places, s.count, error);
-    for (size_t i = 0; status == FL_OK && i < s.count; i++) {
-        double bytes = s.items[i].state_bytes + s.items[i].exact_bytes;
-        if (!isnan(bytes) && !isnan(s.items[i].perplexity)) {
-            places[count++] = (place){.x = bytes / 1024, .y = s.items[i].perplexity, .run = i};
-        }
-    }
-    if (status == FL_OK) {
-        status = draw_places(request, places, count, false,
-                             &(fl_figure){.name = "bytes",
-                                          .kind = FL_FIGURE_MARKS,
-                                          .title = "Perplexity against the memory of one sequence",
-                                          .x_label = "state and exact keys and values, KiB",
-                                          .y_label = "perplexity",
-                                          .log_y = true},
-                             error);
-    }
-    fl_memory_free(places);
-    release_summaries(&s);
-    return status;
-}
-
-/* How many layers stay softmax: the length of the list, or every n-th of `layers`, or the n hardest. */
-static double softmax_layers(const fl_run_entry *run, size_t layers) {
-    const char *text = fl_run_entry_value(run, "variant.softmax_layers");
-    const char *every = fl_run_entry_value(run, "variant.softmax_layers.every");
-    const char *hardest = fl_run_entry_value(run, "variant.softmax_layers.hardest");
-    if (every != NULL) {
-        double n = strtod(every, NULL);
-        return n >= 1 ? floor((double)layers / n) : NAN;
-    }
-    if (hardest != NULL) return strtod(hardest, NULL);
-    if (text == NULL || text[0] != '[') return NAN;
-    if (text[1] == ']') return 0;
-    double count = 1;
-    for (; *text != '\0'; text++) count += *text == ',';
-    return count;
-}
-
-static double layers_of(const fl_run_entry *run) {
-    fl_run_reader *reader = NULL;
-    double *nmse = NULL;
-    size_t rank = 0, shape[4] = {0};
-    if (fl_run_reader_open(run->path, &reader, NULL) != FL_OK) return 0;
-    if (fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL) != FL_OK)
-        shape[0] = 0;
-    fl_memory_free(nmse);
-    fl_run_reader_close(reader);
-    return (double)shape[0];
-}
-
-static fl_status draw_hybrid(const fl_plot_request *request, fl_error *error) {
-    summaries s;
-    place *places = NULL;
-    size_t count = 0;
-    bool varied = false;
-    FL_TRY(read_summaries(request->set, &s, error));
-    fl_status status = FL_ALLOCATE(&places, s.count, error);
-    for (size_t i = 0; status == FL_OK && i < s.count; i++) {
-        double x = softmax_layers(&request->set->runs[i], (size_t)layers_of(&request->set->runs[i]));
-        if (isnan(x) || isnan(s.items[i].perplexity)) continue;
-        places[count++] = (place){.x = x, .y = s.items[i].perplexity, .run = i};
-        varied = varied || x != places[0].x;
-    }
-    if (status == FL_OK) {
-        status = draw_places(request, places, varied ? count : 0, true,
-                             &(fl_figure){.name = "hybrid",
-                                          .kind = FL_FIGURE_MARKS,
-                                          .title = "Perplexity against the number of softmax layers",
-                                          .x_label = "layers that stay softmax",
-                                          .y_label = "perplexity",
-                                          .log_y = true},
-                             error);
-    }
-    fl_memory_free(places);
-    release_summaries(&s);
-    return status;
-}
-
 const fl_plot_kind fl_plot_kinds[] = {
     {"layers", "teacher-forced nMSE by layer", draw_layers},
     {"positions", "teacher-forced nMSE by position, mean over layers", draw_positions},
-    {"propagated", "nMSE of the residual stream by layer, end to end", draw_propagated},
+    {"propagated", "nMSE by layer with linearised layers feeding each other", draw_propagated},
     {"kl", "KL from the full model by position", draw_kl},
-    {"heads", "nMSE by layer and head, a heat map a run", draw_heads},
+    {"heads", "nMSE by layer and head, a heat map a run", fl_plot_heads},
     {"trends", "nMSE in quantile bins of key concentration and projection residual", draw_trends},
-    {"training", "training loss by step", draw_training},
-    {"tasks", "task accuracies with standard errors", draw_tasks},
-    {"hybrid", "perplexity against the number of softmax layers", draw_hybrid},
-    {"bytes", "perplexity against bytes of state and exact set", draw_bytes},
+    {"training", "training loss and evaluations by step", draw_training},
+    {"scores", "perplexity and task scores with standard errors and baselines", fl_plot_scores},
+    {"hybrid", "scores against the number of softmax layers", fl_plot_hybrid},
+    {"bytes", "scores against bytes of state and exact set", fl_plot_bytes},
     {NULL, NULL, NULL},
 };
 

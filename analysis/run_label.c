@@ -130,7 +130,7 @@ static fl_status make_label(const fl_run_set *set, fl_run_entry *run, fl_error *
     if (status == FL_OK) status = add_exact_set(set, run, &text, error);
     for (size_t i = 0; i < set->axis_count && status == FL_OK; i++) {
         const char *key = set->axes[i], *value = fl_run_entry_value(run, key);
-        if (value == NULL || !is_named(set, key)) continue;
+        if (value == NULL || is(value, "[]") || is(value, "null") || !is_named(set, key)) continue;
         status = fl_text_builder_format(&text, error, ", %s=%s", fl_run_set_short_key(key), value);
     }
     if (status != FL_OK) {

@@ -199,6 +199,25 @@ static fl_status read_attributes(fl_run_reader *reader, fl_run_entry *run, const
     return status;
 }
 
+/* What guessing would score: the mean over items of 1 / choices. Nothing for tasks without choices. */
+static fl_status read_chance(fl_run_reader *reader, fl_run_entry *run, const char *task, fl_error *error) {
+    char path[NAME_BYTES], name[NAME_BYTES];
+    double *data = NULL, sum = 0;
+    size_t rank = 0, shape[4] = {0};
+    snprintf(path, sizeof path, "/tasks/%s/items/log_likelihood", task);
+    snprintf(name, sizeof name, "tasks/%s/chance", task);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_doubles(reader, path, &data, &rank, shape, error));
+    bool choices = rank == 2 && shape[0] > 0 && shape[1] > 1;
+    for (size_t i = 0; choices && i < shape[0]; i++) {
+        size_t there = 0;
+        for (size_t c = 0; c < shape[1]; c++) there += !isnan(data[i * shape[1] + c]);
+        sum += 1.0 / (double)(there > 0 ? there : shape[1]); /* none: the variant diverged */
+    }
+    fl_memory_free(data);
+    return choices ? add_metric(run, name, sum / (double)shape[0], error) : FL_OK;
+}
+
 static fl_status read_task(fl_run_reader *reader, fl_run_entry *run, const char *task, fl_error *error) {
     static const char *const places[][2] = {{"/tasks", "tasks"},
                                             {"/baseline/full/tasks", "full/tasks"},
@@ -209,7 +228,7 @@ static fl_status read_task(fl_run_reader *reader, fl_run_entry *run, const char 
         snprintf(prefix, sizeof prefix, "%s/%s", places[i][1], task);
         FL_TRY(read_attributes(reader, run, group, prefix, error));
     }
-    return FL_OK;
+    return read_chance(reader, run, task, error);
 }
 
 /* Notes the task that a dataset "/tasks/<label>/items/document" belongs to. */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/figure.h"
+#include "analysis/figure_style.h"
 #include "analysis/plots.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"

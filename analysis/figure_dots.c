@@ -1,0 +1,131 @@
+#include "analysis/figure_dots.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/figure_style.h"
+#include "analysis/gnuplot.h"
+#include "analysis/output_file.h"
+
+enum {
+    PATH_BYTES = 4096,
+    WIDTH_PIXELS = 900,
+    ROW_PIXELS = 24,
+    HEAD_PIXELS = 40,
+    FOOT_PIXELS = 90, /* axis, its name, the legend */
+    LETTER_PIXELS = 8,
+    MOST_MARGIN_PIXELS = 420
+};
+
+static fl_status write_numbers(const fl_dots *dots, const char *path, fl_error *error) {
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(path, &file, error));
+    fputs("run,value,standard_error,linear_off,full_model,chance\n", file.stream);
+    for (size_t i = 0; i < dots->rows; i++) {
+        const double numbers[] = {dots->value[i], dots->error[i], dots->linear_off[i], dots->full,
+                                  dots->chance};
+        fl_output_csv_text(file.stream, dots->row_names[i]);
+        for (size_t c = 0; c < sizeof numbers / sizeof numbers[0]; c++) {
+            fputc(',', file.stream);
+            fl_output_csv_number(file.stream, numbers[c]);
+        }
+        fputc('\n', file.stream);
+    }
+    return fl_output_file_close(&file, error);
+}
+
+static bool is_log(const fl_dots *dots) {
+    double least = (double)NAN, most = (double)NAN;
+    fl_figure_spans_decades(dots->value, dots->rows, &least, &most);
+    fl_figure_spans_decades(&dots->full, 1, &least, &most);
+    return fl_figure_spans_decades(dots->linear_off, dots->rows, &least, &most) && dots->log_x;
+}
+
+static bool any(const double *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(values[i])) return true;
+    }
+    return false;
+}
+
+static void write_frame(FILE *stream, const fl_dots *dots, size_t height) {
+    size_t longest = 4;
+    for (size_t i = 0; i < dots->rows; i++) {
+        size_t length = strlen(dots->row_names[i]);
+        if (length > longest) longest = length;
+    }
+    size_t margin = LETTER_PIXELS * longest + 24;
+    if (margin > MOST_MARGIN_PIXELS) margin = MOST_MARGIN_PIXELS;
+    fputs("set title ", stream);
+    fl_figure_quote(stream, dots->title);
+    fputs("\nset xlabel ", stream);
+    fl_figure_quote(stream, dots->x_label);
+    fprintf(stream, "\nset lmargin at screen %.4f\nset rmargin at screen 0.97\nset tmargin at screen %.4f\n",
+            (double)margin / WIDTH_PIXELS, 1.0 - (double)HEAD_PIXELS / (double)height);
+    fprintf(stream, "set bmargin at screen %.4f\n", (double)FOOT_PIXELS / (double)height);
+    fprintf(stream,
+            "set key at screen 0.5,%.4f center bottom vertical Left reverse maxrows 1 samplen 2 width 1\n",
+            8.0 / (double)height);
+    fprintf(stream,
+            "set yrange [%zu.5:-0.5]\nset grid ytics lt 1 lc rgb '#e4e4e4' lw 1\nset border 1\n"
+            "set tics nomirror out\nset ytics scale 0\nset offsets graph 0.03, graph 0.03, 0, 0\nset "
+            "autoscale xfix\n",
+            dots->rows - 1);
+    if (is_log(dots)) fputs("set logscale x\nset format x '%g'\n", stream);
+}
+
+static void write_line(FILE *stream, double at, const char *dash) {
+    if (!isfinite(at)) return;
+    fprintf(
+        stream,
+        "set arrow from first %.9g, graph 0 to first %.9g, graph 1 nohead lc rgb '#606060' lw 1.5 dt %s\n",
+        at, at, dash);
+}
+
+static fl_status write_script(const fl_dots *dots, const char *path, const char *format, fl_error *error) {
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(path, &file, error));
+    FILE *stream = file.stream;
+    size_t height = HEAD_PIXELS + FOOT_PIXELS + ROW_PIXELS * dots->rows;
+    fl_figure_start(stream, dots->name, format, WIDTH_PIXELS, height);
+    write_frame(stream, dots, height);
+    write_line(stream, dots->full, "1");
+    write_line(stream, dots->chance, fl_figure_dash(2));
+    /* Invisible points make the axis reach the lines. */
+    fprintf(stream,
+            "plot '%s.csv' skip 1 using 5:0 with points pt 7 ps 0 notitle, \\\n     '' skip 1 using 6:0 with "
+            "points pt 7 "
+            "ps 0 notitle",
+            dots->name);
+    if (any(dots->linear_off, dots->rows)) {
+        fprintf(stream,
+                ", \\\n     '' skip 1 using 4:0:($2-$4):(0) with vectors nohead lc rgb '#b0b0b0' lw 2 notitle"
+                ", \\\n     '' skip 1 using 4:0 with points pt 12 ps 1.4 lw 2 lc rgb '%s' title 'linear part "
+                "off'",
+                fl_figure_colour(2));
+    }
+    if (any(dots->error, dots->rows))
+        fprintf(stream, ", \\\n     '' skip 1 using 2:0:3 with xerrorbars pt 7 ps 0 lw 2 lc rgb '%s' notitle",
+                fl_figure_colour(1));
+    fprintf(stream, ", \\\n     '' skip 1 using 2:0:ytic(1) with points pt 7 ps 1.2 lc rgb '%s' title '%s'",
+            fl_figure_colour(1), any(dots->error, dots->rows) ? "run, standard error" : "run");
+    if (isfinite(dots->full))
+        fputs(", \\\n     keyentry with lines lc rgb '#606060' lw 1.5 dt 1 title 'full model'", stream);
+    if (isfinite(dots->chance))
+        fprintf(stream, ", \\\n     keyentry with lines lc rgb '#606060' lw 1.5 dt %s title 'chance'",
+                fl_figure_dash(2));
+    fputc('\n', stream);
+    return fl_output_file_close(&file, error);
+}
+
+fl_status fl_dots_write(const fl_dots *dots, const char *folder, const char *format, fl_error *error) {
+    if (dots->rows == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: nothing to draw", dots->name);
+    char path[PATH_BYTES], script[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s.csv", folder, dots->name);
+    FL_TRY(write_numbers(dots, path, error));
+    snprintf(path, sizeof path, "%s/%s.gp", folder, dots->name);
+    FL_TRY(write_script(dots, path, format, error));
+    snprintf(script, sizeof script, "%s.gp", dots->name);
+    return fl_gnuplot_run(folder, script, error);
+}

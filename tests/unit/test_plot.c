@@ -1,0 +1,268 @@
+/* Pictures, from outside: which are drawn, their files, and the numbers beside them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "analysis/figure.h"
+#include "analysis/figure_dots.h"
+#include "analysis/figure_heat.h"
+#include "analysis/figure_style.h"
+#include "analysis/plots.h"
+#include "analysis/run_scores.h"
+#include "analysis/run_set.h"
+#include "harness/base/memory.h"
+#include "tests/support/fixture.h"
+#include "tests/support/sweep_fixture.h"
+
+enum { PATH_BYTES = 1024, COMMAND_BYTES = 4096 };
+
+static const char *folder; /* fresh for every test */
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = fl_temporary_directory();
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    fl_temporary_remove(folder);
+    return 0;
+}
+
+static const char *inside(const char *name) {
+    static char paths[8][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return path;
+}
+
+static int plot(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int plot(char **output, const char *format, ...) {
+    char arguments[COMMAND_BYTES], command[COMMAND_BYTES + PATH_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(arguments, sizeof arguments, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "%s plot %s", fl_program_path(), arguments);
+    return fl_run_command(command, output);
+}
+
+static void need_gnuplot(const char *test) {
+    if (fl_run_command("gnuplot --version", NULL) != 0) fl_fixture_skip(test, "gnuplot");
+}
+
+static void expect(int code, const char *arguments, const char *text) {
+    char *output = NULL;
+    int got = plot(&output, "%s", arguments);
+    if (got != code || strstr(output, text) == NULL)
+        fail_msg("`plot %s` exits with %d, does not say \"%s\" but:\n%s", arguments, got, text, output);
+    fl_memory_free(output);
+}
+
+static void test_usage_errors_are_named(void **state) {
+    (void)state;
+    expect(2, "", "an argument is missing");
+    expect(2, "x --format gif", "png, svg or pdf, not \"gif\"");
+    expect(2, "x --kind layer", "did you mean layers?");
+    expect(1, "/no/such/folder", "/no/such/folder");
+    for (const fl_plot_kind *kind = fl_plot_kinds; kind->name != NULL; kind++)
+        expect(0, "--list", kind->name);
+}
+
+static void test_every_kind_is_drawn_with_its_numbers_beside(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    need_gnuplot(__func__);
+    static const char *const names[] = {"nmse_layers",       "nmse_positions",  "nmse_propagated",
+                                        "kl_positions",      "heads",           "nmse_by_concentration",
+                                        "nmse_by_residual",  "training_loss",   "training_evaluation",
+                                        "scores_perplexity", "scores_words",    "scores_letters",
+                                        "hybrid_perplexity", "bytes_perplexity"};
+    char *output = NULL;
+    int code = plot(&output, "%s --format svg --out %s", runs, inside("plots"));
+    if (code != 0) fail_msg("%s", output);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[PATH_BYTES];
+        size_t bytes = 0;
+        snprintf(path, sizeof path, "%s/plots/%s.svg", folder, names[i]);
+        char *picture = fl_read_file(path, &bytes);
+        if (bytes < 1000 || strstr(picture, "</svg>") == NULL) fail_msg("%s is no picture", path);
+        if (strstr(picture, "href=\"data:") != NULL || strstr(picture, "<image") != NULL)
+            fail_msg("%s points to other files", path);
+        fl_memory_free(picture);
+        snprintf(path, sizeof path, "%s/plots/%s.csv", folder, names[i]);
+        fl_memory_free(fl_read_file(path, &bytes));
+        assert_true(bytes > 20);
+        if (strstr(output, names[i]) == NULL) fail_msg("%s is not listed", names[i]);
+    }
+    fl_memory_free(output);
+}
+
+static void test_pictures_come_in_three_formats(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    need_gnuplot(__func__);
+    static const char *const signatures[][2] = {{"png", "\x89PNG"}, {"svg", "<?xml"}, {"pdf", "%PDF"}};
+    for (size_t i = 0; i < 3; i++) {
+        char name[32];
+        assert_int_equal(
+            plot(NULL, "%s --kind layers --format %s --out %s", runs, signatures[i][0], inside("p")), 0);
+        snprintf(name, sizeof name, "p/nmse_layers.%s", signatures[i][0]);
+        char *picture = fl_read_file(inside(name), NULL);
+        assert_memory_equal(picture, signatures[i][1], 4);
+        fl_memory_free(picture);
+    }
+}
+
+static void test_the_same_runs_give_the_same_bytes(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    need_gnuplot(__func__);
+    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, inside("a")), 0);
+    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, inside("b")), 0);
+    char command[COMMAND_BYTES], *output = NULL;
+    snprintf(command, sizeof command, "diff -r %s %s", inside("a"), inside("b"));
+    if (fl_run_command(command, &output) != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+}
+
+static void test_scores_carry_error_full_model_linear_off_and_chance(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    fl_run_set *set = NULL;
+    fl_run_score *scores = NULL;
+    size_t count = 0;
+    assert_int_equal(fl_run_set_load(&runs, 1, &set, NULL), FL_OK);
+    assert_int_equal(fl_run_scores_list(set, &scores, &count, NULL), FL_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(scores[0].value, "perplexity");
+    assert_string_equal(scores[1].task, "letters");
+    assert_string_equal(scores[2].title, "words, acc");
+    assert_true(fl_run_scores_shared(set, scores[2].chance) == 0.25);
+    assert_true(isfinite(fl_run_scores_shared(set, scores[2].full)));
+    assert_true(isnan(fl_run_scores_shared(set, scores[0].value)));
+    for (size_t i = 0; i < set->count; i++) {
+        assert_true(fl_run_has_metric(&set->runs[i], scores[2].error));
+        if (fl_run_has_linear_part(&set->runs[i]))
+            assert_true(fl_run_has_metric(&set->runs[i], scores[2].linear_off));
+    }
+    fl_memory_free(scores);
+    fl_run_set_destroy(set);
+}
+
+static void test_without_gnuplot_the_numbers_are_there_all_the_same(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    char command[COMMAND_BYTES], *output = NULL;
+    snprintf(command, sizeof command, "PATH=/nowhere %s plot %s --kind layers --out %s", fl_program_path(),
+             runs, inside("p"));
+    assert_int_equal(fl_run_command(command, &output), 1);
+    assert_non_null(strstr(output, "gnuplot is not installed"));
+    fl_memory_free(output);
+    char *numbers = fl_read_file(inside("p/nmse_layers.csv"), NULL);
+    assert_int_equal(strncmp(numbers, "layer,softmax,none,gla,", 23), 0);
+    fl_memory_free(numbers);
+}
+
+static char *draw_and_read(fl_status status, const char *name) {
+    assert_int_equal(status, FL_OK);
+    return fl_read_file(inside(name), NULL);
+}
+
+static void test_awkward_labels_and_values_are_drawn(void **state) {
+    (void)state;
+    need_gnuplot(__func__);
+    const double x[] = {0, 1, 2}, y[] = {1, (double)NAN, 1e6}, zero[] = {0, 0, 0},
+                 infinite[] = {1, INFINITY, 2};
+    const fl_figure_series series[] = {{.label = "it's \"quoted\", 100 %", .y = y},
+                                       {.label = "zero", .y = zero, .colour = 1},
+                                       {.label = "infinite\nvalue", .y = infinite, .colour = 2}};
+    const fl_figure figure = {.name = "f",
+                              .kind = FL_FIGURE_MARKS,
+                              .title = "a 'title' with $x_1^2$",
+                              .x_label = "x",
+                              .y_label = "y",
+                              .log_y = true,
+                              .points = 3,
+                              .x = x,
+                              .series_count = 3,
+                              .series = series};
+    char *picture = draw_and_read(fl_figure_write(&figure, folder, "svg", NULL), "f.svg");
+    assert_non_null(strstr(picture, "zero (zero)"));
+    assert_non_null(strstr(picture, "it's"));
+    fl_memory_free(picture);
+    const char *const names[] = {"a", "it's", "c"};
+    const double nothing[] = {(double)NAN, (double)NAN, (double)NAN};
+    const fl_dots dots = {.name = "d",
+                          .title = "d",
+                          .x_label = "x",
+                          .rows = 3,
+                          .row_names = names,
+                          .value = infinite,
+                          .error = nothing,
+                          .linear_off = nothing,
+                          .full = (double)NAN,
+                          .chance = (double)NAN};
+    picture = draw_and_read(fl_dots_write(&dots, folder, "svg", NULL), "d.svg");
+    assert_non_null(strstr(picture, "it's"));
+    fl_memory_free(picture);
+    const fl_heat_panel panel = {.title = "one", .columns = 3, .rows = 1, .values = y};
+    const fl_heat heat = {.name = "h",
+                          .title = "h",
+                          .x_label = "x",
+                          .y_label = "y",
+                          .value_label = "v",
+                          .panel_count = 1,
+                          .panels = &panel,
+                          .least = 1,
+                          .most = 1};
+    fl_memory_free(draw_and_read(fl_heat_write(&heat, folder, "svg", NULL), "h.svg"));
+}
+
+static void test_an_axis_is_logarithmic_only_when_values_span_enough(void **state) {
+    (void)state;
+    const double narrow[] = {500, 550, (double)NAN, 510}, wide[] = {0, 1, 30};
+    double least = (double)NAN, most = (double)NAN;
+    assert_false(fl_figure_spans_decades(narrow, 4, &least, &most));
+    assert_true(least == 500 && most == 550);
+    least = most = (double)NAN;
+    assert_true(fl_figure_spans_decades(wide, 3, &least, &most));
+}
+
+static void test_runs_without_numbers_are_told(void **state) {
+    fl_sweep_fixture(__func__);
+    (void)state;
+    char arguments[COMMAND_BYTES];
+    snprintf(arguments, sizeof arguments, "%s --kind training --out %s", fl_sweep_fixture_run("rule=softmax"),
+             inside("p"));
+    expect(1, arguments, "no run has /training/loss");
+    snprintf(arguments, sizeof arguments, "%s --kind hybrid --out %s", fl_sweep_fixture_run("rule=gla"),
+             inside("p"));
+    expect(1, arguments, "softmax layers");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_usage_errors_are_named),
+        TEST(test_every_kind_is_drawn_with_its_numbers_beside),
+        TEST(test_pictures_come_in_three_formats),
+        TEST(test_the_same_runs_give_the_same_bytes),
+        TEST(test_scores_carry_error_full_model_linear_off_and_chance),
+        TEST(test_without_gnuplot_the_numbers_are_there_all_the_same),
+        TEST(test_awkward_labels_and_values_are_drawn),
+        TEST(test_an_axis_is_logarithmic_only_when_values_span_enough),
+        TEST(test_runs_without_numbers_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, fl_sweep_fixture_remove);
+}
