@@ -86,14 +86,14 @@ static fl_status write_task_baseline(fl_run_file *file, const char *root, const 
         FL_TRY(fl_run_file_set_number(file, path, other->metrics[m].name, other->metrics[m].value, error));
     }
     fl_paired_comparison paired;
-    if (own->correct == NULL || fl_task_compare(own, other, &paired, NULL) != FL_OK) return FL_OK;
+    if (own->correct == NULL || fl_task_compare(other, own, &paired, NULL) != FL_OK) return FL_OK;
     const struct {
         const char *name;
         double value;
     } attributes[] = {{"difference", paired.difference},
                       {"difference_stderr", paired.difference_stderr},
-                      {"only_this_right", (double)paired.only_first},
-                      {"only_baseline_right", (double)paired.only_second},
+                      {"only_this_right", (double)paired.only_second},
+                      {"only_baseline_right", (double)paired.only_first},
                       {"mcnemar_exact_p", paired.exact_p}};
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
         FL_TRY(fl_run_file_set_number(file, path, attributes[i].name, attributes[i].value, error));
