@@ -1,13 +1,16 @@
-/* plan CONFIG: what `run` would do, without doing it. */
+/* plan CONFIG: what `run` would do, without doing it; or a Slurm job that does it. */
+#include <math.h>
 #include <stdio.h>
 
 #include "harness/cli/arguments.h"
-#include "harness/cli/command.h"
 #include "harness/cli/cell_list.h"
+#include "harness/cli/command.h"
+#include "harness/cli/plan_estimate.h"
+#include "harness/cli/slurm_script.h"
 
 static const char *const state_names[] = {
-    [FL_CELL_PENDING] = "to do",  [FL_CELL_DONE] = "done",     [FL_CELL_COMPUTED] = "done",
-    [FL_CELL_DUPLICATE] = "same", [FL_CELL_FAILED] = "failed", [FL_CELL_ELSEWHERE] = "running",
+    [FL_CELL_PENDING] = "missing", [FL_CELL_DONE] = "done",     [FL_CELL_COMPUTED] = "done",
+    [FL_CELL_DUPLICATE] = "same",  [FL_CELL_FAILED] = "failed", [FL_CELL_ELSEWHERE] = "running",
 };
 
 static void print_group(const fl_cell_list *list, size_t index, const fl_cell_group *group) {
@@ -22,52 +25,132 @@ static void print_group(const fl_cell_list *list, size_t index, const fl_cell_gr
     }
 }
 
-static void plan_group(fl_cell_list *list, size_t index) {
+static void plan_group(fl_cell_list *list, size_t index, bool print, fl_plan_estimate *estimate) {
     fl_cell_group group;
     fl_error error;
     if (fl_cell_group_open(list, index, &group, &error) == FL_OK) {
-        print_group(list, index, &group);
+        if (print) print_group(list, index, &group);
+        fl_plan_estimate_add(estimate, list, index, &group);
         fl_cell_group_close(list, index, &group);
         return;
     }
     fl_cell_group_fail(list, index, &error);
-    print_group(list, index, &(fl_cell_group){0});
+    if (print) print_group(list, index, &(fl_cell_group){0});
+}
+
+static void print_count(size_t count, const char *what) {
+    if (count > 0) printf(", %zu %s", count, what);
 }
 
 static void print_counts(const fl_cell_list *list) {
-    printf("\n%zu cells: %zu to do, %zu done, %zu cannot be run", list->count,
-           fl_cell_list_count(list, FL_CELL_PENDING), fl_cell_list_count(list, FL_CELL_DONE),
-           fl_cell_list_count(list, FL_CELL_FAILED));
-    size_t same = list->experiments->duplicates + fl_cell_list_count(list, FL_CELL_DUPLICATE);
-    if (same > 0) printf(", %zu the same as another", same);
+    size_t stale = 0;
+    for (size_t i = 0; i < list->count; i++) stale += list->cells[i].stale;
+    printf("\n%zu cells: %zu to do, %zu done", list->count, fl_cell_list_count(list, FL_CELL_PENDING),
+           fl_cell_list_count(list, FL_CELL_DONE));
+    print_count(stale, "of those to do begun by a process that is gone");
+    print_count(fl_cell_list_count(list, FL_CELL_ELSEWHERE), "running");
+    print_count(fl_cell_list_count(list, FL_CELL_FAILED), "failed or impossible");
+    print_count(list->experiments->duplicates + fl_cell_list_count(list, FL_CELL_DUPLICATE),
+                "the same as another");
+    print_count(list->experiments->excluded, "excluded");
     printf("; %zu frozen pass%s over a text\n", list->groups, list->groups == 1 ? "" : "es");
 }
 
+static void print_duration(double seconds) {
+    if (seconds < 90)
+        printf("%.0f s", ceil(seconds));
+    else if (seconds < 5400)
+        printf("%.0f min", seconds / 60);
+    else
+        printf("%.1f h", seconds / 3600);
+}
+
+static fl_status print_estimate(const fl_plan_estimate *estimate, size_t threads, fl_error *error) {
+    double seconds = 0;
+    if (estimate->recorded + estimate->worked_out == 0) return FL_OK;
+    FL_TRY(fl_plan_estimate_seconds(estimate, threads, &seconds, error));
+    printf("about ");
+    print_duration(seconds);
+    double mebibytes = estimate->bytes / (1024.0 * 1024);
+    printf(" for one worker here (%s), %.*f %s of memory%s\n",
+           estimate->worked_out == 0 ? "from the cells done"
+                                     : "from the sizes and this machine's speed: rough",
+           mebibytes < 1024 ? 0 : 1, mebibytes < 1024 ? ceil(mebibytes) : mebibytes / 1024,
+           mebibytes < 1024 ? "MiB" : "GiB", estimate->without_tasks ? "; tasks not counted" : "");
+    return FL_OK;
+}
+
+typedef struct plan_flags {
+    const char *out;
+    size_t threads, array;
+    bool slurm;
+} plan_flags;
+
+static fl_status plan(fl_cell_list *list, const fl_positionals *arguments, const plan_flags *given,
+                      fl_error *error) {
+    fl_plan_estimate estimate = {0};
+    if (!given->slurm) printf("%-12s  %-7s  %-15s  %s\n", "run id", "state", "sequences", "cell");
+    for (size_t i = 0; i < list->groups; i++) plan_group(list, i, !given->slurm, &estimate);
+    if (!given->slurm) {
+        print_counts(list);
+        return print_estimate(&estimate, given->threads, error);
+    }
+    const fl_slurm_script script = {.name = list->cells[0].experiment->name,
+                                    .config = arguments->items[0],
+                                    .out = given->out,
+                                    .overrides = arguments->items + 1,
+                                    .override_count = arguments->count - 1,
+                                    .cells = fl_cell_list_count(list, FL_CELL_PENDING),
+                                    .tasks = given->array,
+                                    .cpus = given->threads};
+    fl_slurm_script_write(stdout, &script);
+    return FL_OK;
+}
+
+/* Cells that are known not to work, on standard error when standard output is a script. */
+static void warn(const fl_command *command, const fl_cell_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_cell_work *cell = &list->cells[i];
+        if (cell->state != FL_CELL_FAILED) continue;
+        fprintf(stderr, "frostline %s: %s: %s\n", command->name, cell->label,
+                cell->message != NULL ? cell->message : "out of memory");
+    }
+}
+
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *out = "results";
+    plan_flags given = {.out = "results"};
     const fl_flag flags[] = {
-        {"--out", "DIR", &out, NULL, NULL, "where the run files would go (default: results)"}};
+        {"--out", "DIR", &given.out, NULL, NULL, "where the run files would go (default: results)"},
+        {"--threads", "N", NULL, &given.threads, NULL, "of a worker, for the estimate and the script"},
+        {"--slurm", NULL, NULL, NULL, &given.slurm, "print a job array script instead"},
+        {"--array", "N", NULL, &given.array, NULL, "workers of the job array (default: at most 8)"},
+    };
     fl_positionals arguments;
-    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &arguments);
+    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
+                                  &arguments);
     if (code >= 0) return code;
+    if (given.array > 0 && !given.slurm) return fl_arguments_refuse(command, "--array belongs to --slurm");
     fl_cell_list *list = NULL;
     fl_error error;
-    if (fl_cell_list_load(arguments.items[0], arguments.items + 1, arguments.count - 1, out, &list, &error) !=
-        FL_OK) {
+    if (fl_cell_list_load(arguments.items[0], arguments.items + 1, arguments.count - 1, given.out, &list,
+                          &error) != FL_OK) {
         return fl_command_fail(command, &error);
     }
-    printf("%-12s  %-7s  %-15s  %s\n", "run id", "state", "sequences", "cell");
-    for (size_t i = 0; i < list->groups; i++) plan_group(list, i);
-    print_counts(list);
+    fl_status status = plan(list, &arguments, &given, &error);
+    if (given.slurm) warn(command, list);
     code = fl_cell_list_count(list, FL_CELL_FAILED) > 0 ? FL_EXIT_FAILURE : FL_EXIT_OK;
     fl_cell_list_destroy(list);
-    return code;
+    return status == FL_OK ? code : fl_command_fail(command, &error);
 }
 
 const fl_command fl_command_plan = {
     .name = "plan",
-    .arguments = "CONFIG [key=value ...] [--out DIR]",
-    .summary = "dry run: cells, run ids, which are done",
-    .help = NULL,
+    .arguments = "CONFIG [key=value ...] [--out DIR] [--slurm [--array N]] [--threads N]",
+    .summary = "dry run: cells, run ids, what is done, time and memory; or a Slurm script",
+    .help =
+        "States: missing, running (by another process), stale (its process is gone), failed, done, same (as "
+        "another cell).\n"
+        "--slurm prints a job array of workers that share the cells: frostline plan C.yaml --slurm > job.sh; "
+        "sbatch job.sh",
     .run = run,
 };

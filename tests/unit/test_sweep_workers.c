@@ -353,6 +353,56 @@ static void test_self_check_runs_in_every_cell(void **state) {
     fl_sweep_list_release(ids, count);
 }
 
+static void test_plan_counts_states_and_estimates_time(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char *output = NULL;
+    assert_int_equal(shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out")), 0);
+    if (strstr(output, "8 cells: 8 to do, 0 done; 1 frozen pass") == NULL ||
+        strstr(output, "for one worker here (from the sizes") == NULL || strstr(output, "of memory") == NULL)
+        fail_msg("%s", output);
+    fl_memory_free(output);
+    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
+                     0);
+    char id[16], name[64];
+    planned_id(config, "rule=delta", id);
+    snprintf(name, sizeof name, "out/%s.h5", id);
+    assert_int_equal(unlink(inside(name)), 0);
+    assert_int_equal(shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out")), 0);
+    if (strstr(output, "1 to do, 7 done") == NULL || strstr(output, "(from the cells done)") == NULL)
+        fail_msg("%s", output);
+    fl_memory_free(output);
+    write_text(inside("excluding.yaml"),
+               "name: x\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8}\nsweep:\n  grid:\n"
+               "    variant.rule: [none, kda, kda]\n    variant.sinks: [0, 1]\n"
+               "  exclude: [{variant.rule: none, variant.sinks: 1}]\n",
+               model_folder(__func__), inside("ids.json"));
+    assert_int_equal(shell(&output, "%s plan %s", fl_program_path(), inside("excluding.yaml")), 0);
+    if (strstr(output, "2 the same as another, 1 excluded") == NULL) fail_msg("%s", output);
+    fl_memory_free(output);
+}
+
+static void test_plan_writes_a_slurm_script_that_runs_a_worker(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "");
+    char *output = NULL;
+    int code = shell(&output, "%s plan %s --out %s --slurm --array 3 \"name=it's quoted\" > %s && cat %s",
+                     fl_program_path(), config, inside("out"), inside("job.sh"), inside("job.sh"));
+    if (code != 0 || strncmp(output, "#!/bin/bash\n#SBATCH ", 20) != 0 ||
+        strstr(output, "#SBATCH --array=0-2\n") == NULL || strstr(output, "#SBATCH --requeue\n") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    /* Outside Slurm the script is one worker. */
+    code = shell(&output, "bash %s", inside("job.sh"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+    assert_tidy(8);
+    code = shell(&output, "%s plan %s --array 3", fl_program_path(), config);
+    if (code != 2 || strstr(output, "--array belongs to --slurm") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 
 int main(void) {
@@ -366,6 +416,8 @@ int main(void) {
         TEST(test_traces_beside_a_finished_cell_are_removed),
         TEST(test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept),
         TEST(test_self_check_runs_in_every_cell),
+        TEST(test_plan_counts_states_and_estimates_time),
+        TEST(test_plan_writes_a_slurm_script_that_runs_a_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

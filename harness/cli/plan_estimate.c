@@ -1,0 +1,155 @@
+#include "harness/cli/plan_estimate.h"
+
+#include "harness/base/memory.h"
+#include "harness/cli/console.h"
+#include "harness/cli/evaluation.h"
+#include "harness/compute/compute.h"
+#include "harness/store/run_file.h"
+
+enum { PROBE_ROWS = 256, PROBE_COLUMNS = 1024 };
+#define PROBE_SECONDS 0.2
+/* A pass is not only matrix products: the share of their speed that whole passes reach. */
+#define PASS_EFFICIENCY 0.5
+/* Forward, and backward through frozen weights: one product for the input's gradient each. */
+#define TRAINING_PASSES 3.0
+/* Teacher forced: attention again and the output projection, besides the shared frozen pass. */
+#define TEACHER_FORCED_PASSES 0.3
+
+/* Elements of the matrices a token passes through. */
+static double matrix_elements(const fl_model_config *config) {
+    double dim = (double)config->model_dim, heads = (double)config->query_heads * (double)config->head_dim,
+           kv_heads = (double)config->kv_heads * (double)config->head_dim;
+    double layer = dim * (2 * heads + 2 * kv_heads) + 3 * dim * (double)config->mlp_dim;
+    return (double)config->layers * layer + (double)config->vocabulary * dim;
+}
+
+/* Operations of one token's forward pass in sequences of `length`. */
+static double token_operations(const fl_model_config *config, double length) {
+    double attention = 2 * (double)config->layers * (double)config->query_heads * (double)config->head_dim;
+    return 2 * matrix_elements(config) + attention * length;
+}
+
+static double training_operations(const fl_cell_work *cell, const fl_model_config *config) {
+    if (!cell->parts.has_train) return 0;
+    const fl_train_config *train = &cell->parts.train;
+    double length = train->sequence_length > 0 ? (double)train->sequence_length : 1024;
+    double tokens = (double)train->steps * (double)(train->batch * train->accumulate) * length;
+    return TRAINING_PASSES * tokens * token_operations(config, length);
+}
+
+static double text_passes(const fl_measure_config *measure) {
+    double passes = measure->teacher_forced ? TEACHER_FORCED_PASSES : 0;
+    return passes + (measure->propagated || measure->language_model ? 1 : 0);
+}
+
+static double recorded_seconds(const char *run_file) {
+    fl_run_reader *reader = NULL;
+    double *data = NULL, seconds = -1;
+    size_t rank = 0, shape[4];
+    if (fl_run_reader_open(run_file, &reader, NULL) != FL_OK) return seconds;
+    if (fl_run_reader_has(reader, "/timing/cell") &&
+        fl_run_reader_doubles(reader, "/timing/cell", &data, &rank, shape, NULL) == FL_OK)
+        seconds = data[0];
+    fl_memory_free(data);
+    fl_run_reader_close(reader);
+    return seconds;
+}
+
+/* Mean over the group's done cells that train, or do not; negative when there is none. */
+static double mean_of_done(const fl_cell_list *list, size_t group, bool trained) {
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_cell_work *cell = &list->cells[i];
+        if (cell->group != group || cell->state != FL_CELL_DONE || cell->parts.has_train != trained) continue;
+        double seconds = recorded_seconds(cell->path);
+        if (seconds < 0) continue;
+        sum += seconds;
+        count++;
+    }
+    return count > 0 ? sum / (double)count : -1;
+}
+
+/* Weights as they are kept, the stream and the logits of a longest sequence, and what training keeps of it.
+ */
+static double group_bytes(const fl_cell_group *group, double longest, double longest_trained) {
+    const fl_model_config *config = &group->bench.model->config;
+    double dim = (double)config->model_dim, heads = (double)config->query_heads * (double)config->head_dim;
+    double token = (double)config->layers * (dim + 4 * heads) + 2 * (double)config->vocabulary;
+    double trained_token = (double)config->layers * (4 * dim + 6 * heads + 3 * (double)config->mlp_dim) +
+                           2 * (double)config->vocabulary;
+    double work = token * longest, training = trained_token * longest_trained;
+    return sizeof(float) * (matrix_elements(config) + (training > work ? training : work));
+}
+
+void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, size_t group_index,
+                          const fl_cell_group *group) {
+    const fl_model_config *config = &group->bench.model->config;
+    const double done[2] = {mean_of_done(list, group_index, false), mean_of_done(list, group_index, true)};
+    const double tokens = (double)group->text.tokens, sequences = (double)group->text.sequences.count;
+    const double pass = tokens * token_operations(config, sequences > 0 ? tokens / sequences : 0);
+    double longest = 0, longest_trained = 0;
+    size_t left = 0;
+    for (size_t i = 0; i < group->text.sequences.count; i++) {
+        if ((double)group->text.sequences.lengths[i] > longest)
+            longest = (double)group->text.sequences.lengths[i];
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_cell_work *cell = &list->cells[i];
+        if (cell->group != group_index || cell->state != FL_CELL_PENDING) continue;
+        const fl_train_config *train = &cell->parts.train;
+        if (cell->parts.has_train && (double)train->sequence_length > longest_trained)
+            longest_trained = (double)train->sequence_length;
+        left++;
+        if (done[cell->parts.has_train] >= 0) {
+            estimate->recorded++;
+            estimate->seconds += done[cell->parts.has_train];
+            continue;
+        }
+        /* Every 16th cell brings a frozen pass and, as a rule, a baseline. */
+        double shared = estimate->worked_out % FL_EVALUATION_BATCH == 0 ? 2 : 0;
+        estimate->worked_out++;
+        estimate->operations +=
+            pass * (shared + text_passes(&cell->experiment->measure)) + training_operations(cell, config);
+        estimate->without_tasks = estimate->without_tasks || cell->parts.tasks.count > 0;
+    }
+    double bytes = left > 0 ? group_bytes(group, longest, longest_trained) : 0;
+    if (bytes > estimate->bytes) estimate->bytes = bytes;
+}
+
+/* Operations a second of a matrix product. */
+static fl_status measure_speed(size_t threads, double *speed, fl_error *error) {
+    const fl_compute_options options = {.threads = threads};
+    const size_t rows = PROBE_ROWS, columns = PROBE_COLUMNS;
+    fl_compute *compute = NULL;
+    float *a = NULL, *b = NULL, *c = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_compute_create_cpu(&options, &compute, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&a, rows * columns, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&b, columns * columns, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&c, rows * columns, error));
+    double began = fl_console_seconds(), spent = 0, operations = 0;
+    do {
+        compute->ops->matmul(compute, false, true, rows, columns, columns, 1.0f, a, columns, b, columns, 0.0f,
+                             c, columns);
+        operations += 2.0 * (double)rows * (double)columns * (double)columns;
+        spent = fl_console_seconds() - began;
+    } while (spent < PROBE_SECONDS);
+    *speed = operations / spent;
+done:
+    fl_memory_free(a);
+    fl_memory_free(b);
+    fl_memory_free(c);
+    if (compute != NULL) fl_compute_destroy(compute);
+    return status;
+}
+
+fl_status fl_plan_estimate_seconds(const fl_plan_estimate *estimate, size_t threads, double *seconds,
+                                   fl_error *error) {
+    *seconds = estimate->seconds;
+    if (estimate->worked_out == 0) return FL_OK;
+    double speed = 0;
+    FL_TRY(measure_speed(threads, &speed, error));
+    *seconds += estimate->operations / (speed * PASS_EFFICIENCY);
+    return FL_OK;
+}
