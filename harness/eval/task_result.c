@@ -266,6 +266,10 @@ static fl_status add_subject_groups(fl_task_result *result, fl_error *error) {
     static const char *const categories[] = {"stem", "humanities", "social_sciences", "other"};
     FL_TRY(add_group(result, "acc", NULL, false, error));
     if (result->correct_norm != NULL) FL_TRY(add_group(result, "acc_norm", NULL, true, error));
+    /* Only MMLU itself has groups: one of its subject names among others is a coincidence. */
+    for (size_t i = 0; i < result->subject_count; i++) {
+        if (result->subjects[i].category == NULL) return FL_OK;
+    }
     for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++) {
         char name[FL_METRIC_NAME_BYTES];
         snprintf(name, sizeof name, "acc_%s", categories[i]);
