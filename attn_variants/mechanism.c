@@ -13,6 +13,8 @@
 
 enum { FILE_NAME_BYTES = 96 };
 
+static const char LORA_PREFIX[] = "lora.";
+
 /* How a tensor starts. `init` is a rule parameter's word or number. */
 typedef struct fl_tensor_start {
     const char *init;
@@ -84,6 +86,26 @@ static void add_convolutions(fl_table_builder *builder) {
     }
 }
 
+static void add_lora(fl_table_builder *builder) {
+    const fl_variant *variant = builder->mechanism->variant;
+    const fl_attention_shape *shape = &builder->mechanism->shape;
+    size_t query = shape->query_heads * shape->head_dim, key = shape->kv_heads * shape->head_dim;
+    const size_t widths[FL_LORA_TARGETS][2] = {[FL_LORA_QUERY] = {shape->model_dim, query},
+                                               [FL_LORA_KEY] = {shape->model_dim, key},
+                                               [FL_LORA_VALUE] = {shape->model_dim, key},
+                                               [FL_LORA_OUTPUT] = {query, shape->model_dim}};
+    size_t rank = variant->lora_rank;
+    for (size_t i = 0; rank > 0 && i < FL_LORA_TARGETS; i++) {
+        if (!variant->lora_targets[i]) continue;
+        const char *target = fl_lora_target_name((fl_lora_target)i);
+        char name[sizeof builder->mechanism->tensors[0].name];
+        snprintf(name, sizeof name, "%s%s.a", LORA_PREFIX, target);
+        add_tensor(builder, name, 2, (size_t[]){widths[i][0], rank}, "uniform_fan_in", widths[i][0]);
+        snprintf(name, sizeof name, "%s%s.b", LORA_PREFIX, target);
+        add_tensor(builder, name, 2, (size_t[]){rank, widths[i][1]}, "0", rank);
+    }
+}
+
 static size_t axis_extent(const fl_mechanism *mechanism, char letter) {
     const fl_variant *variant = mechanism->variant;
     switch (letter) {
@@ -123,6 +145,7 @@ static void build_table(fl_table_builder *builder) {
                    FL_MERGE_WINDOW_FACTOR);
     }
     add_rule_parameters(builder);
+    add_lora(builder);
 }
 
 static uint64_t name_number(const char *name) {
@@ -249,6 +272,15 @@ static bool is_expected(const fl_mechanism *mechanism, const char *name) {
     return false;
 }
 
+/* Whether a file leaves a tensor to its initialisation: LoRA, when it holds none at all. */
+static bool is_left_out(const fl_checkpoint *file, const fl_mechanism_tensor *tensor) {
+    if (!fl_mechanism_tensor_is_lora(tensor)) return false;
+    for (size_t i = 0; i < fl_checkpoint_count(file); i++) {
+        if (strstr(fl_checkpoint_entry_at(file, i)->tensor.name, ".lora.") != NULL) return false;
+    }
+    return true;
+}
+
 static bool is_double(const fl_checkpoint_entry *entry) {
     return strcmp(entry->type_name, "F64") == 0 && entry->bytes != NULL;
 }
@@ -310,7 +342,12 @@ static fl_status read_layers(const fl_mechanism *mechanism, const fl_checkpoint 
         FL_TRY(FL_ALLOCATE(&fresh[layer], mechanism->layer_floats, error));
         for (size_t i = 0; i < mechanism->tensor_count; i++) {
             const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
-            read_tensor(file, tensor, layer, fresh[layer] + tensor->offset);
+            if (is_left_out(file, tensor)) {
+                memcpy(fresh[layer] + tensor->offset, mechanism->layer[layer] + tensor->offset,
+                       tensor->count * sizeof(float));
+            } else {
+                read_tensor(file, tensor, layer, fresh[layer] + tensor->offset);
+            }
         }
         check_values(mechanism, fresh[layer], layer, faults);
     }
@@ -328,6 +365,7 @@ fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error 
     for (size_t layer = 0; layer < mechanism->layers; layer++) {
         if (mechanism->layer[layer] == NULL) continue;
         for (size_t i = 0; i < mechanism->tensor_count; i++) {
+            if (is_left_out(file, &mechanism->tensors[i])) continue;
             check_tensor(file, &mechanism->tensors[i], layer, faults);
         }
     }
@@ -399,6 +437,10 @@ float *fl_mechanism_find(const fl_mechanism *mechanism, size_t layer, const char
     const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(mechanism, name);
     if (tensor == NULL || layer >= mechanism->layers || mechanism->layer[layer] == NULL) return NULL;
     return mechanism->layer[layer] + tensor->offset;
+}
+
+bool fl_mechanism_tensor_is_lora(const fl_mechanism_tensor *tensor) {
+    return strncmp(tensor->name, LORA_PREFIX, sizeof LORA_PREFIX - 1) == 0;
 }
 
 size_t fl_mechanism_parameter_count(const fl_mechanism *mechanism) {

@@ -5,6 +5,7 @@
  *   layers.<i>.gate.weight [E][H], gate.bias [H]                           scalar gates (gated, decay, gated_delta)
  *   layers.<i>.beta.weight [E][H], beta.bias [H]
  *   layers.<i>.conv.{q,k,v}.weight [H*D][kernel], conv.{q,k,v}.bias [H*D]
+ *   layers.<i>.lora.{q,k,v,o}.a [in][rank], lora.{q,k,v,o}.b [rank][out]   with `lora`; b starts at 0
  *   and whatever the rule declares (fl_rule.parameters), under layers.<i>.<name>.
  * Initialisation: the paper's (gate bias 1, beta bias -1, the rest uniform +-1/sqrt(fan_in) as torch.nn.Linear), seeded per
  * layer and tensor, so that adding a tensor or a layer never shifts another's numbers.
@@ -13,6 +14,7 @@
 #ifndef FL_ATTN_VARIANTS_MECHANISM_H
 #define FL_ATTN_VARIANTS_MECHANISM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "attn_variants/variant.h"
@@ -20,7 +22,7 @@
 #include "harness/base/shapes.h"
 #include "harness/base/status.h"
 
-enum { FL_MECHANISM_MAX_TENSORS = 24 };
+enum { FL_MECHANISM_MAX_TENSORS = 32 };
 
 typedef struct fl_mechanism_tensor {
     char name[48];   /* without "layers.<i>." */
@@ -45,13 +47,16 @@ fl_status fl_mechanism_create(const fl_variant *variant, const fl_attention_shap
                               fl_mechanism **out, fl_error *error);
 void fl_mechanism_destroy(fl_mechanism *mechanism);
 
-/* Every tensor must be there with its shape and nothing else may be; all faults are listed at once. */
+/* Every tensor must be there with its shape and nothing else may be; all faults are listed at once. A file without any LoRA
+ * tensor may be loaded into a mechanism with LoRA, which then starts as initialised: so adapters follow a fit without them. */
 fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error *error);
 fl_status fl_mechanism_save(const fl_mechanism *mechanism, const char *path, fl_error *error);
 
 /* Pointer to a tensor of a layer by name ("gate.w1"), or NULL when this variant has none. */
 float *fl_mechanism_find(const fl_mechanism *mechanism, size_t layer, const char *name);
 const fl_mechanism_tensor *fl_mechanism_find_tensor(const fl_mechanism *mechanism, const char *name);
+
+bool fl_mechanism_tensor_is_lora(const fl_mechanism_tensor *tensor);
 
 size_t fl_mechanism_parameter_count(const fl_mechanism *mechanism);
 fl_hash fl_mechanism_hash(const fl_mechanism *mechanism);

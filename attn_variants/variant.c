@@ -12,6 +12,7 @@ static const char *const route_names[] = {"self_recall", "attention_mass", "key_
                                           "recency",     "random",         NULL};
 static const char *const source_names[] = {"projected", "constant", NULL};
 static const char *const conv_init_names[] = {"identity", "torch", NULL};
+static const char *const lora_target_names[] = {"q", "k", "v", "o", NULL};
 static const char *const hardness_names[] = {"key_concentration", "projection_residual", "nmse", NULL};
 
 enum { LARGEST_SPAN = 1 << 24, LARGEST_KERNEL = 1024, LARGEST_RANK = 1 << 16 };
@@ -22,11 +23,14 @@ const char *fl_merge_name(fl_merge merge) {
 const char *fl_route_name(fl_route route) {
     return route_names[route];
 }
+const char *fl_lora_target_name(fl_lora_target target) {
+    return lora_target_names[target];
+}
 
 /* What the `variant` mapping itself holds, before it is understood. */
 typedef struct fl_variant_keys {
     char *rule, *mechanism;
-    const fl_node *gate, *beta, *normaliser, *short_conv, *cache, *softmax_layers;
+    const fl_node *gate, *beta, *normaliser, *short_conv, *cache, *softmax_layers, *lora;
     size_t window, sinks;
     int merge;
     uint64_t seed;
@@ -82,6 +86,10 @@ static const fl_option variant_options[] = {
      .type = FL_OPTION_NODE,
      .offset = offsetof(fl_variant_keys, softmax_layers),
      .help = "layers left as they are: a list, {every: n} or {hardest: n, by: signal}"},
+    {.key = "lora",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, lora),
+     .help = "{rank, alpha, targets}: low-rank adapters on the frozen projections (tier `adapted`)"},
     {.key = "mechanism",
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_variant_keys, mechanism),
@@ -268,6 +276,70 @@ static fl_status bind_cache(fl_variant *variant, const fl_node *node, fl_resolve
     return FL_OK;
 }
 
+typedef struct fl_lora_keys {
+    size_t rank;
+    double alpha;
+    const fl_node *targets;
+} fl_lora_keys;
+
+static fl_status bind_lora_targets(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                                   fl_error *error) {
+    for (size_t i = 0; !is_given(node) && i < FL_LORA_TARGETS; i++) variant->lora_targets[i] = true;
+    if (is_given(node) && (node->kind != FL_NODE_SEQUENCE || node->count == 0)) {
+        return fl_node_error(node, error, "targets: expected a list of q, k, v, o");
+    }
+    for (size_t i = 0; is_given(node) && i < node->count; i++) {
+        int target = 0;
+        FL_TRY(fl_node_to_choice(node->children[i], lora_target_names, &target, error));
+        if (variant->lora_targets[target]) {
+            return fl_node_error(node->children[i], error, "targets: %s is listed twice",
+                                 lora_target_names[target]);
+        }
+        variant->lora_targets[target] = true;
+    }
+    if (resolved == NULL) return FL_OK;
+    char text[32] = "[";
+    size_t used = 1;
+    for (size_t i = 0; i < FL_LORA_TARGETS; i++) {
+        if (!variant->lora_targets[i]) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 1 ? ", " : "",
+                                 lora_target_names[i]);
+    }
+    snprintf(text + used, sizeof text - used, "]");
+    return fl_resolved_add(resolved, "variant.lora.targets", text, !is_given(node), error);
+}
+
+static fl_status bind_lora(fl_variant *variant, const fl_node *node, fl_resolved *resolved, fl_error *error) {
+    static const fl_option options[] = {
+        {.key = "rank",
+         .type = FL_OPTION_SIZE,
+         .offset = offsetof(fl_lora_keys, rank),
+         .default_text = "8",
+         .minimum = 1,
+         .maximum = LARGEST_RANK,
+         .help = "columns of A"},
+        {.key = "alpha",
+         .type = FL_OPTION_NUMBER,
+         .offset = offsetof(fl_lora_keys, alpha),
+         .default_text = "16",
+         .minimum = 0.0,
+         .maximum = 1e6,
+         .help = "the product A B is scaled by alpha / rank"},
+        {.key = "targets",
+         .type = FL_OPTION_NODE,
+         .offset = offsetof(fl_lora_keys, targets),
+         .help = "which of q, k, v, o; all by default"},
+    };
+    if (!is_given(node)) return FL_OK;
+    fl_lora_keys keys = {0};
+    fl_option_table table = {options, sizeof options / sizeof options[0], &keys};
+    FL_TRY(fl_options_bind(node, &table, 1, "variant.lora", resolved, error));
+    FL_TRY(bind_lora_targets(variant, keys.targets, resolved, error));
+    variant->lora_rank = keys.rank;
+    variant->lora_alpha = keys.alpha;
+    return FL_OK;
+}
+
 typedef struct fl_hybrid_keys {
     size_t every, hardest;
     int by;
@@ -415,6 +487,7 @@ static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_
     FL_TRY(check_merge(variant, node, error));
     FL_TRY(bind_short_conv(variant, keys->short_conv, resolved, error));
     FL_TRY(bind_cache(variant, keys->cache, resolved, error));
+    FL_TRY(bind_lora(variant, keys->lora, resolved, error));
     FL_TRY(bind_softmax_layers(variant, keys->softmax_layers, resolved, error));
     return record_softmax_layers(variant, resolved, !is_given(keys->softmax_layers), error);
 }

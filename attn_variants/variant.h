@@ -33,6 +33,9 @@ typedef enum fl_route {
     FL_ROUTE_RANDOM
 } fl_route;
 
+/* Projections that a low-rank adapter may sit on. */
+typedef enum fl_lora_target { FL_LORA_QUERY = 0, FL_LORA_KEY, FL_LORA_VALUE, FL_LORA_OUTPUT, FL_LORA_TARGETS } fl_lora_target;
+
 typedef struct fl_variant {
     const fl_rule *rule;
     void *rule_options;     /* rule->options_bytes, filled from rule->options */
@@ -56,6 +59,11 @@ typedef struct fl_variant {
     size_t softmax_every;   /* 0, or n: layers n-1, 2n-1, ... stay softmax */
     size_t softmax_hardest; /* 0, or how many */
     int softmax_hardest_by; /* 0 key_concentration, 1 projection_residual, 2 nmse */
+    /* Low-rank adapters (LoRA, arXiv 2106.09685) on projections of the linearised layers: x W^T + alpha / rank x A B, before
+     * q/k norm and RoPE. The one thing that goes beyond the replacement itself: results are of the tier "adapted". */
+    size_t lora_rank;       /* 0 = none */
+    double lora_alpha;
+    bool lora_targets[FL_LORA_TARGETS];
     char *mechanism_path;   /* NULL: initialise */
     uint64_t seed;
 } fl_variant;
@@ -83,6 +91,8 @@ bool fl_variant_has_exact_set(const fl_variant *variant);
 bool fl_variant_has_linear(const fl_variant *variant);
 const char *fl_merge_name(fl_merge merge);
 const char *fl_route_name(fl_route route);
+/* "q", "k", "v", "o" */
+const char *fl_lora_target_name(fl_lora_target target);
 
 /* The baseline of every report: the same variant with rule `none` and merge `sum`: the softmax over the exact set alone. */
 fl_status fl_variant_linear_off(const fl_variant *variant, fl_variant **out, fl_error *error);

@@ -113,14 +113,17 @@ bool fl_cell_has_training(const fl_cell_work *cell) {
 }
 
 const char *fl_cell_tier(const fl_cell_work *cell) {
+    const fl_variant *variant = cell->linearised.variant;
+    bool fitted = fl_cell_has_training(cell) || (variant != NULL && variant->mechanism_path != NULL);
+    if (fitted && variant != NULL && variant->lora_rank > 0) return "adapted";
     if (fl_cell_has_training(cell)) {
         return cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? "calibrated" : "trained";
     }
-    const fl_variant *variant = cell->linearised.variant;
-    return variant != NULL && variant->mechanism_path != NULL ? "trained" : "untrained";
+    return fitted ? "trained" : "untrained";
 }
 
 bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
+    if (a->lora_rank > 0 || b->lora_rank > 0) return false; /* every cell has its own adapters */
     if (a->window != b->window || a->sinks != b->sinks || a->cache_budget != b->cache_budget) return false;
     if (a->cache_budget > 0 && a->route != b->route) return false;
     if (a->softmax_layer_count != b->softmax_layer_count || a->softmax_hardest != b->softmax_hardest)

@@ -90,7 +90,7 @@ size_t fl_cell_list_count(const fl_cell_list *list, fl_cell_state state);
 /* Whether there is something to train: a rule without parameters (none, softmax) is measured as it is. */
 bool fl_cell_has_training(const fl_cell_work *cell);
 
-/* "untrained", "calibrated" or "trained": how the cell's mechanism parameters came about. */
+/* "untrained", "calibrated", "trained" or "adapted" (with fitted LoRA): how the cell's mechanism parameters came about. */
 const char *fl_cell_tier(const fl_cell_work *cell);
 
 /* Run-to-run comparisons: do two mechanisms keep the same tokens exactly? */

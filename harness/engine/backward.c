@@ -99,6 +99,8 @@ static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) 
     const fl_model_config *config = config_of(backward);
     fl_rope_set_length(&backward->rope, config, tokens);
     FL_TRY(fl_block_reserve(&backward->block, config, true, tokens, error));
+    FL_TRY(
+        fl_block_reserve_adapter(&backward->block, backward->mechanism->variant->lora_rank, tokens, error));
     FL_TRY(fl_full_attention_reserve(&backward->attention, config, tokens, error));
     if (tokens <= backward->tokens) return FL_OK;
     size_t model = config->model_dim, mlp = config->mlp_dim, streams = config->layers * model;
@@ -176,12 +178,14 @@ static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids,
     compute->ops->embed(compute, network->embedding, tokens, ids, backward->stream);
     for (size_t l = 0; l < config->layers; l++) {
         if (!frozen) memcpy(backward->layer_inputs + l * floats, backward->stream, floats * sizeof(float));
-        fl_block_project(network, l, &backward->rope, tokens, 0, backward->stream, &backward->block);
+        const fl_adapter adapter = fl_adapter_of(frozen ? NULL : backward->mechanism, l);
+        fl_block_project(network, l, &backward->rope, &adapter, tokens, 0, backward->stream,
+                         &backward->block);
         if (frozen)
             run_softmax(backward, l, tokens);
         else
             FL_TRY(mix(backward, l, tokens, error));
-        fl_block_attention_output(network, l, tokens, backward->stream, &backward->block);
+        fl_block_attention_output(network, l, &adapter, tokens, backward->stream, &backward->block);
         if (!frozen) memcpy(backward->middles + l * floats, backward->stream, floats * sizeof(float));
         fl_block_feed_forward(network, l, tokens, backward->stream, &backward->block);
     }
@@ -212,29 +216,46 @@ static void feed_forward_backward(fl_backward *backward, size_t layer, size_t to
                            config->norm_epsilon, backward->gradient_input, backward->gradient_stream, true);
 }
 
-/* gradient_mix -> gradients of query, key, value, attention input (gates only) and parameters. */
-static fl_status mix_backward(fl_backward *backward, size_t layer, size_t tokens, fl_gradient *gradient,
-                              fl_error *error) {
+/* gradient_stream -> gradient_mix -> gradients of query, key and value; in a softmax layer. */
+static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens) {
     const fl_network *network = backward->network;
+    const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
-    size_t rows = tokens * config_of(backward)->kv_heads * config_of(backward)->head_dim * sizeof(float);
-    if (backward->mixers[layer] != NULL) {
-        fl_mixer_call call = mixer_call(&backward->block, tokens, NULL);
-        return fl_mixer_backward(compute, backward->mechanism, layer, &call, backward->gradient_mix,
-                                 backward->gradient_query, backward->gradient_key, backward->gradient_value,
-                                 backward->gradient_input, gradient->layer[layer], error);
-    }
+    size_t rows = tokens * config->kv_heads * config->head_dim * sizeof(float);
+    compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
+                                  backward->gradient_mix, false);
     fl_attention_call call = run_softmax(backward, layer, tokens);
-    memset(backward->gradient_input, 0, tokens * config_of(backward)->model_dim * sizeof(float));
+    memset(backward->gradient_input, 0, tokens * config->model_dim * sizeof(float));
     memset(backward->gradient_key_rows, 0, rows);
     memset(backward->gradient_value_rows, 0, rows);
     compute->ops->attention_backward(compute, &call, backward->gradient_mix, NULL, backward->gradient_query,
                                      backward->gradient_key_rows, backward->gradient_value_rows);
-    fl_full_attention_from_rows(config_of(backward), tokens, backward->gradient_key_rows,
-                                backward->gradient_key);
-    fl_full_attention_from_rows(config_of(backward), tokens, backward->gradient_value_rows,
-                                backward->gradient_value);
-    return FL_OK;
+    fl_full_attention_from_rows(config, tokens, backward->gradient_key_rows, backward->gradient_key);
+    fl_full_attention_from_rows(config, tokens, backward->gradient_value_rows, backward->gradient_value);
+}
+
+/* The same of a linearised layer, with the gradients of its attention input (gates only) and parameters. The
+ * mix itself is wanted only where an adapter sits on the output projection. */
+static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter, size_t layer, size_t tokens,
+                                float *gradient_parameters, fl_error *error) {
+    const fl_network *network = backward->network;
+    fl_compute *compute = network->compute;
+    fl_block *block = &backward->block;
+    bool adapted = adapter->parts[FL_LORA_OUTPUT].a != NULL;
+    fl_mixer_call call = mixer_call(block, tokens, adapted ? block->mix : NULL);
+    fl_mixer_tape *tape = NULL;
+    FL_TRY(fl_mixer_record(compute, backward->mechanism, layer, &call, &tape, error));
+    compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
+                                  backward->gradient_mix, false);
+    if (adapted) {
+        fl_adapter_backward(compute, adapter, FL_LORA_OUTPUT, tokens, block->mix, backward->gradient_stream,
+                            block->low, gradient_parameters, backward->gradient_mix);
+    }
+    fl_status status = fl_mixer_tape_backward(tape, backward->gradient_mix, backward->gradient_query,
+                                              backward->gradient_key, backward->gradient_value,
+                                              backward->gradient_input, gradient_parameters, error);
+    fl_mixer_tape_destroy(tape);
+    return status;
 }
 
 /* Through RoPE and the q/k norm, in that order; returns where the gradient of the projection's output is. */
@@ -250,6 +271,21 @@ static const float *rotate_back(fl_backward *backward, const float *norm, size_t
     return gradient_raw;
 }
 
+/* One projection of the attention input: its adapter's gradients, and (not in the lowest layer) its share of
+ * gradient_input. */
+static void projection_backward(fl_backward *backward, const fl_adapter *adapter, fl_lora_target target,
+                                const fl_weight *weight, size_t tokens, const float *gradient_output,
+                                float *gradient_parameters, bool lowest) {
+    fl_compute *compute = backward->network->compute;
+    if (!lowest) {
+        compute->ops->linear_backward(compute, weight, tokens, gradient_output, backward->gradient_input,
+                                      true);
+    }
+    if (adapter->rank == 0) return;
+    fl_adapter_backward(compute, adapter, target, tokens, backward->block.attention_input, gradient_output,
+                        backward->block.low, gradient_parameters, lowest ? NULL : backward->gradient_input);
+}
+
 /* gradient_stream: of the stream after the attention -> of the stream before the layer (not in the lowest
  * layer). */
 static fl_status attention_backward(fl_backward *backward, size_t layer, size_t tokens, fl_gradient *gradient,
@@ -257,26 +293,30 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     const fl_network_layer *weights = &network->layers[layer];
-    fl_compute *compute = network->compute;
-    const fl_compute_ops *ops = compute->ops;
     const float *stream = backward->layer_inputs + layer * tokens * config->model_dim;
+    float *parameters = gradient->layer[layer];
+    bool lowest = layer == backward->lowest;
+    const fl_adapter adapter = fl_adapter_of(backward->mechanism, layer);
     fl_block *block = &backward->block;
-    fl_block_project(network, layer, &backward->rope, tokens, 0, stream, block);
-    ops->linear_backward(compute, weights->output, tokens, backward->gradient_stream, backward->gradient_mix,
-                         false);
-    FL_TRY(mix_backward(backward, layer, tokens, gradient, error));
-    if (layer == backward->lowest) return FL_OK;
+    fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, stream, block);
+    if (backward->mixers[layer] == NULL)
+        softmax_backward(backward, layer, tokens);
+    else
+        FL_TRY(mixer_backward(backward, &adapter, layer, tokens, parameters, error));
+    if (lowest && adapter.rank == 0) return FL_OK;
     const float *query =
         rotate_back(backward, weights->query_norm, tokens, config->query_heads, block->raw_query,
                     backward->gradient_query, backward->gradient_raw_query);
     const float *key = rotate_back(backward, weights->key_norm, tokens, config->kv_heads, block->raw_key,
                                    backward->gradient_key, backward->gradient_raw_key);
-    ops->linear_backward(compute, weights->query, tokens, query, backward->gradient_input, true);
-    ops->linear_backward(compute, weights->key, tokens, key, backward->gradient_input, true);
-    ops->linear_backward(compute, weights->value, tokens, backward->gradient_value, backward->gradient_input,
-                         true);
-    ops->rms_norm_backward(compute, tokens, config->model_dim, stream, weights->input_norm,
-                           config->norm_epsilon, backward->gradient_input, backward->gradient_stream, true);
+    projection_backward(backward, &adapter, FL_LORA_QUERY, weights->query, tokens, query, parameters, lowest);
+    projection_backward(backward, &adapter, FL_LORA_KEY, weights->key, tokens, key, parameters, lowest);
+    projection_backward(backward, &adapter, FL_LORA_VALUE, weights->value, tokens, backward->gradient_value,
+                        parameters, lowest);
+    if (lowest) return FL_OK;
+    network->compute->ops->rms_norm_backward(network->compute, tokens, config->model_dim, stream,
+                                             weights->input_norm, config->norm_epsilon,
+                                             backward->gradient_input, backward->gradient_stream, true);
     return FL_OK;
 }
 
@@ -353,6 +393,7 @@ static fl_status prepare_frozen_pass(fl_backward *backward, fl_error *error) {
 fl_status fl_backward_layer_error(fl_backward *backward, const int32_t *ids, size_t tokens, double weight,
                                   bool normalise, fl_gradient *gradient, double *losses, fl_error *error) {
     fl_layer_errors wanted = {backward, weight, normalise, gradient, losses};
+    FL_TRY(fl_layer_error_check(backward->mechanism, error));
     for (size_t l = 0; l < config_of(backward)->layers; l++) losses[l] = 0.0;
     FL_TRY(prepare_frozen_pass(backward, error));
     return fl_frozen_pass_run(backward->frozen, 0, ids, tokens, visit_layer, &wanted, error);

@@ -45,8 +45,20 @@ fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool 
     return FL_OK;
 }
 
+fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, fl_error *error) {
+    size_t floats = 2 * rank * tokens;
+    if (floats <= block->low_floats) return FL_OK;
+    fl_memory_free(block->low);
+    block->low = NULL;
+    block->low_floats = 0;
+    FL_TRY(FL_ALLOCATE(&block->low, floats, error));
+    block->low_floats = floats;
+    return FL_OK;
+}
+
 void fl_block_release(fl_block *block) {
     fl_memory_free(block->storage);
+    fl_memory_free(block->low);
     *block = (fl_block){0};
 }
 
@@ -54,7 +66,7 @@ size_t fl_block_bytes(const fl_block *block, const fl_model_config *config) {
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
     size_t kept = block->keep ? query + key + config->mlp_dim : 0;
     size_t width = 4 * config->model_dim + 2 * query + 2 * key + 2 * config->mlp_dim + kept;
-    return block->capacity * width * sizeof(float);
+    return (block->capacity * width + block->low_floats) * sizeof(float);
 }
 
 fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *error) {
@@ -88,39 +100,48 @@ static void normalise_and_rotate(const fl_network *network, const fl_rope *rope,
                        rope->inverse_frequencies, rope->factor, 1, rotated);
 }
 
-void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens,
-                      size_t first, const float *stream, fl_block *block) {
+void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
+                      size_t tokens, size_t first, const float *stream, fl_block *block) {
     const fl_model_config *config = &network->model->config;
     network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, stream,
                                     network->layers[layer].input_norm, config->norm_epsilon,
                                     block->attention_input);
-    fl_block_project_input(network, layer, rope, tokens, first, block->attention_input, block);
+    fl_block_project_input(network, layer, rope, adapter, tokens, first, block->attention_input, block);
 }
 
-void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens,
-                            size_t first, const float *input, fl_block *block) {
+/* A frozen projection and what an adapter adds to it. */
+static void project(const fl_network *network, const fl_adapter *adapter, fl_lora_target target,
+                    const fl_weight *weight, const float *bias, size_t tokens, const float *input, float *low,
+                    float *output) {
+    network->compute->ops->linear(network->compute, weight, bias, tokens, input, output);
+    if (adapter != NULL && adapter->rank > 0)
+        fl_adapter_forward(network->compute, adapter, target, tokens, input, low, output);
+}
+
+void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope,
+                            const fl_adapter *adapter, size_t tokens, size_t first, const float *input,
+                            fl_block *block) {
     const fl_model_config *config = &network->model->config;
     const fl_network_layer *weights = &network->layers[layer];
-    fl_compute *compute = network->compute;
-    const fl_compute_ops *ops = compute->ops;
-    ops->linear(compute, weights->query, weights->query_bias, tokens, input,
-                weights->query_norm != NULL ? block->raw_query : block->query);
-    ops->linear(compute, weights->key, weights->key_bias, tokens, input,
-                weights->key_norm != NULL ? block->raw_key : block->key);
-    ops->linear(compute, weights->value, weights->value_bias, tokens, input, block->value);
+    project(network, adapter, FL_LORA_QUERY, weights->query, weights->query_bias, tokens, input, block->low,
+            weights->query_norm != NULL ? block->raw_query : block->query);
+    project(network, adapter, FL_LORA_KEY, weights->key, weights->key_bias, tokens, input, block->low,
+            weights->key_norm != NULL ? block->raw_key : block->key);
+    project(network, adapter, FL_LORA_VALUE, weights->value, weights->value_bias, tokens, input, block->low,
+            block->value);
     normalise_and_rotate(network, rope, weights->query_norm, tokens, config->query_heads, first,
                          block->raw_query, block->query);
     normalise_and_rotate(network, rope, weights->key_norm, tokens, config->kv_heads, first, block->raw_key,
                          block->key);
 }
 
-void fl_block_attention_output(const fl_network *network, size_t layer, size_t tokens, float *stream,
-                               fl_block *block) {
+void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter,
+                               size_t tokens, float *stream, fl_block *block) {
     const fl_network_layer *weights = &network->layers[layer];
-    fl_compute *compute = network->compute;
-    compute->ops->linear(compute, weights->output, weights->output_bias, tokens, block->mix,
-                         block->attention_output);
-    compute->ops->add(compute, tokens * network->model->config.model_dim, stream, block->attention_output);
+    project(network, adapter, FL_LORA_OUTPUT, weights->output, weights->output_bias, tokens, block->mix,
+            block->low, block->attention_output);
+    network->compute->ops->add(network->compute, tokens * network->model->config.model_dim, stream,
+                               block->attention_output);
 }
 
 void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream,

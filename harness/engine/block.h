@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/engine/adapter.h"
 #include "harness/engine/network.h"
 
 /* Activations of one layer for up to `capacity` tokens, in one allocation. Every member is [T][...] contiguous. */
@@ -25,10 +26,14 @@ typedef struct fl_block {
     float *mlp_input;               /* [T][E] m */
     float *gate, *up, *activated;   /* [T][F]; activated = gate unless kept */
     float *mlp_output;              /* [T][E] */
+    float *low;                     /* [2][T][rank] scratch of adapters; its own allocation */
+    size_t low_floats;
 } fl_block;
 
 /* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
 fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens, fl_error *error);
+/* Room for adapters of this rank; 0 is fine. To be called after fl_block_reserve. */
+fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, fl_error *error);
 void fl_block_release(fl_block *block);
 size_t fl_block_bytes(const fl_block *block, const fl_model_config *config);
 
@@ -42,17 +47,18 @@ fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *
 void fl_rope_set_length(fl_rope *rope, const fl_model_config *config, size_t sequence_length);
 void fl_rope_release(fl_rope *rope);
 
-/* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... */
-void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens, size_t first,
-                      const float *stream, fl_block *block);
+/* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... adapter NULL: the frozen
+ * projections alone (here and below). */
+void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
+                      size_t tokens, size_t first, const float *stream, fl_block *block);
 
 /* The same from the norm's output: attention input -> query, key, value. `input` may be block->attention_input. */
-void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, size_t tokens, size_t first,
-                            const float *input, fl_block *block);
+void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
+                            size_t tokens, size_t first, const float *input, fl_block *block);
 
 /* mix -> attention_output, added to stream. */
-void fl_block_attention_output(const fl_network *network, size_t layer, size_t tokens, float *stream,
-                               fl_block *block);
+void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter, size_t tokens,
+                               float *stream, fl_block *block);
 
 /* stream -> mlp_input, gate, up, activated. */
 void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream, fl_block *block);

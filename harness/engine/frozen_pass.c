@@ -155,9 +155,9 @@ static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int
     size_t place = 0;
     network->compute->ops->embed(network->compute, network->embedding, tokens, ids, pass->stream);
     for (size_t l = 0; l < pass->end; l++) {
-        fl_block_project(network, l, &pass->rope, tokens, 0, pass->stream, block);
+        fl_block_project(network, l, &pass->rope, NULL, tokens, 0, pass->stream, block);
         fl_full_attention_run(&pass->attention, network, l, tokens, block);
-        fl_block_attention_output(network, l, tokens, pass->stream, block);
+        fl_block_attention_output(network, l, NULL, tokens, pass->stream, block);
         if (pass->wanted[l]) {
             fl_frozen_layer view = view_of(pass, l, tokens);
             view.variance = variance_of(tokens * config_of(pass)->model_dim, block->attention_output);
@@ -179,7 +179,7 @@ static fl_status recall(fl_frozen_pass *pass, const fl_kept_sequence *kept, size
         view.attention_input = kept->activations + 2 * place * floats;
         view.attention_output = view.attention_input + floats;
         view.variance = kept->variances[place++];
-        fl_block_project_input(pass->network, l, &pass->rope, tokens, 0, view.attention_input, &pass->block);
+        fl_block_project_input(pass->network, l, &pass->rope, NULL, tokens, 0, view.attention_input, &pass->block);
         FL_TRY(visit(context, &view, error));
     }
     return FL_OK;

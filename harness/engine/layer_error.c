@@ -28,6 +28,13 @@ size_t fl_layer_error_bytes(const fl_layer_error *scratch, const fl_model_config
     return scratch->capacity * floats_per_token(config) * sizeof(float);
 }
 
+fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error) {
+    if (mechanism->variant->lora_rank == 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_ARGUMENT,
+                        "train: objective layer_mse does not train variant.lora; use next_token or kl (after "
+                        "a layer_mse fit without lora, whose mechanism file can be loaded)");
+}
+
 /* Mean square of linearised - frozen, which replaces the linearised output. */
 static double subtract(size_t count, const float *frozen, float *linearised) {
     double squares = 0.0;

@@ -21,6 +21,10 @@ typedef struct fl_layer_error {
 void fl_layer_error_release(fl_layer_error *scratch);
 size_t fl_layer_error_bytes(const fl_layer_error *scratch, const fl_model_config *config);
 
+/* FL_ERROR_ARGUMENT for a mechanism with adapters (LoRA): they change the inputs that are compared, and are trained through the
+ * whole network only. */
+fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error);
+
 /* *loss = mean square of (linearised - frozen) attention block output, divided by target->variance when `normalise`. Adds
  * weight * its gradient to gradient_parameters (a block laid out as the layer's; NULL: the loss alone). */
 fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,

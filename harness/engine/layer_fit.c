@@ -52,6 +52,7 @@ static fl_status add_sequence(void *context, fl_training_group *group, size_t se
 
 static fl_status check(const fl_training_job *jobs, size_t count, fl_error *error) {
     for (size_t i = 0; i < count; i++) {
+        FL_TRY(fl_layer_error_check(jobs[i].mechanism, error));
         if (fl_layer_fit_compatible(jobs[0].config, jobs[i].config)) continue;
         return fl_error_set(error, FL_ERROR_ARGUMENT,
                             "layer fit: job %zu does not draw the sequences of job 0 (objective, batch, "

@@ -33,23 +33,38 @@ void fl_adamw_destroy(fl_adamw *adamw) {
     fl_memory_free(adamw);
 }
 
+/* What a step of one tensor needs. */
+typedef struct fl_adamw_rates {
+    double rate, keep, second_correction;
+} fl_adamw_rates;
+
+static void step_tensor(const fl_adamw *adamw, const fl_adamw_rates *rates, size_t count,
+                        const float *gradients, float *first, float *second, float *parameters) {
+    for (size_t i = 0; i < count; i++) {
+        double g = (double)gradients[i];
+        first[i] = (float)(adamw->beta1 * (double)first[i] + (1.0 - adamw->beta1) * g);
+        second[i] = (float)(adamw->beta2 * (double)second[i] + (1.0 - adamw->beta2) * g * g);
+        double denominator = sqrt((double)second[i]) / rates->second_correction + adamw->epsilon;
+        parameters[i] =
+            (float)((double)parameters[i] * rates->keep - rates->rate * (double)first[i] / denominator);
+    }
+}
+
 void fl_adamw_step(fl_adamw *adamw, fl_mechanism *mechanism, const fl_gradient *gradient,
-                   double learning_rate) {
+                   double learning_rate, double adapter_rate) {
     adamw->steps++;
     double first_correction = 1.0 - pow(adamw->beta1, (double)adamw->steps);
     double second_correction = sqrt(1.0 - pow(adamw->beta2, (double)adamw->steps));
-    double rate = learning_rate / first_correction, keep = 1.0 - learning_rate * adamw->weight_decay;
-    for (size_t l = 0; l < mechanism->layers; l++) {
-        if (mechanism->layer[l] == NULL) continue;
-        float *parameters = mechanism->layer[l], *first = adamw->first->layer[l],
-              *second = adamw->second->layer[l];
-        const float *gradients = gradient->layer[l];
-        for (size_t i = 0; i < mechanism->layer_floats; i++) {
-            double g = (double)gradients[i];
-            first[i] = (float)(adamw->beta1 * (double)first[i] + (1.0 - adamw->beta1) * g);
-            second[i] = (float)(adamw->beta2 * (double)second[i] + (1.0 - adamw->beta2) * g * g);
-            double denominator = sqrt((double)second[i]) / second_correction + adamw->epsilon;
-            parameters[i] = (float)((double)parameters[i] * keep - rate * (double)first[i] / denominator);
+    for (size_t i = 0; i < mechanism->tensor_count; i++) {
+        const fl_mechanism_tensor *tensor = &mechanism->tensors[i];
+        double base = fl_mechanism_tensor_is_lora(tensor) ? adapter_rate : learning_rate;
+        const fl_adamw_rates rates = {base / first_correction, 1.0 - base * adamw->weight_decay,
+                                      second_correction};
+        for (size_t l = 0; l < mechanism->layers; l++) {
+            if (mechanism->layer[l] == NULL) continue;
+            step_tensor(adamw, &rates, tensor->count, gradient->layer[l] + tensor->offset,
+                        adamw->first->layer[l] + tensor->offset, adamw->second->layer[l] + tensor->offset,
+                        mechanism->layer[l] + tensor->offset);
         }
     }
 }

@@ -20,8 +20,10 @@ fl_status fl_adamw_create(const fl_mechanism *mechanism, double beta1, double be
 void fl_adamw_destroy(fl_adamw *adamw);
 
 /* p -= lr wd p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
- * p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + epsilon) */
-void fl_adamw_step(fl_adamw *adamw, fl_mechanism *mechanism, const fl_gradient *gradient, double learning_rate);
+ * p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
+ * adapter_rate is the lr of LoRA tensors. */
+void fl_adamw_step(fl_adamw *adamw, fl_mechanism *mechanism, const fl_gradient *gradient, double learning_rate,
+                   double adapter_rate);
 
 /* Scales the gradient by min(1, clip / (norm + 1e-6)) and returns the norm it had; clip 0 = leave it. */
 double fl_gradient_clip(fl_gradient *gradient, double clip);

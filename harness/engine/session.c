@@ -31,7 +31,9 @@ static const fl_model_config *config_of(const fl_session *session) {
 }
 
 static fl_status reserve_activations(fl_session *session, size_t tokens, fl_error *error) {
+    size_t rank = session->mechanism != NULL ? session->mechanism->variant->lora_rank : 0;
     FL_TRY(fl_block_reserve(&session->block, config_of(session), false, tokens, error));
+    FL_TRY(fl_block_reserve_adapter(&session->block, rank, tokens, error));
     if (tokens <= session->stream_tokens) return FL_OK;
     fl_memory_free(session->stream);
     session->stream_tokens = 0;
@@ -155,13 +157,14 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
     const fl_network *network = session->network;
     fl_session_layer *state = &session->layers[layer];
     fl_block *block = &session->block;
-    fl_block_project(network, layer, &session->rope, tokens, first, session->stream, block);
+    const fl_adapter adapter = fl_adapter_of(session->mechanism, layer);
+    fl_block_project(network, layer, &session->rope, &adapter, tokens, first, session->stream, block);
     if (state->mixer != NULL) {
         FL_TRY(mix_linearised(session, state->mixer, tokens, error));
     } else {
         FL_TRY(mix_softmax(session, &state->cache, tokens, error));
     }
-    fl_block_attention_output(network, layer, tokens, session->stream, block);
+    fl_block_attention_output(network, layer, &adapter, tokens, session->stream, block);
     fl_block_feed_forward(network, layer, tokens, session->stream, block);
     if (observer == NULL || observer->layer == NULL) return FL_OK;
     fl_layer_view view = {

@@ -29,7 +29,7 @@ typedef enum fl_train_order { FL_ORDER_SHUFFLED = 0, FL_ORDER_SEQUENTIAL } fl_tr
 typedef struct fl_train_config {
     int objective; /* fl_objective */
     size_t steps, warmup_steps, batch, accumulate;
-    double learning_rate, clip, weight_decay, beta1, beta2, epsilon;
+    double learning_rate, adapter_learning_rate, clip, weight_decay, beta1, beta2, epsilon;
     char *path, *ids;       /* exactly one */
     size_t sequence_length; /* resolved: 1024 for a text when not given; 0 = lists as they are */
     size_t sequences;       /* at most so many of the data's; 0 = all */

@@ -34,6 +34,7 @@ static const fl_option train_options[] = {
              "frozen model"},
     SIZE(steps, "200", 1, LARGEST_STEPS, "optimiser steps"),
     NUMBER(learning_rate, "2e-3", 0, 1e3, "peak learning rate"),
+    NUMBER(adapter_learning_rate, "5e-4", 0, 1e3, "the same of variant.lora's tensors"),
     SIZE(warmup_steps, "100", 0, LARGEST_STEPS, "linear warm-up, then cosine to 0"),
     NUMBER(clip, "1.0", 0, 1e30, "largest global gradient norm; 0 = no clipping"),
     NUMBER(weight_decay, "0.0", 0, 1e3, "AdamW's decoupled decay"),

@@ -155,7 +155,11 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
     double norm = fl_gradient_clip(member->gradient, config->clip);
     double rate = fl_learning_rate(config->learning_rate, config->warmup_steps, config->steps, step);
     history->diverged = !isfinite(loss) || !isfinite(norm);
-    if (!history->diverged) fl_adamw_step(member->adamw, member->job->mechanism, member->gradient, rate);
+    if (!history->diverged) {
+        double adapter_rate =
+            fl_learning_rate(config->adapter_learning_rate, config->warmup_steps, config->steps, step);
+        fl_adamw_step(member->adamw, member->job->mechanism, member->gradient, rate, adapter_rate);
+    }
     history->loss[step] = loss;
     history->gradient_norm[step] = norm;
     history->learning_rate[step] = rate;

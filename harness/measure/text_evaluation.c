@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "harness/base/memory.h"
+#include "harness/engine/block.h"
 #include "harness/engine/session.h"
 #include "harness/measure/branch_log.h"
 #include "harness/measure/diagnostics.h"
@@ -45,7 +46,9 @@ typedef struct {
     float *hidden;               /* [block][E]: the frozen model's */
     float *state_norm;           /* [H][block] */
     fl_row_error *errors;        /* [block][H] */
-    fl_moments *moments;         /* [block][H] */
+    fl_block adapted;            /* q, k, v of a layer with adapters, on the frozen model's inputs */
+    fl_rope rope;
+    fl_moments *moments; /* [block][H] */
     fl_logit_scorer scorer;
     double seconds_measuring; /* spent inside the frozen model's observer */
 } fl_evaluation;
@@ -112,6 +115,21 @@ static void add_state_norms(fl_evaluation *evaluation, fl_text_result *result, c
     }
 }
 
+/* The call's q, k and v, where the mechanism adapts their projections. */
+static fl_status adapt_inputs(fl_evaluation *evaluation, const fl_adapter *adapter, const fl_layer_view *view,
+                              fl_mixer_call *call, fl_error *error) {
+    fl_block *block = &evaluation->adapted;
+    if (adapter->rank == 0) return FL_OK;
+    FL_TRY(fl_block_reserve(block, &evaluation->network->model->config, false, view->tokens, error));
+    FL_TRY(fl_block_reserve_adapter(block, adapter->rank, view->tokens, error));
+    fl_block_project_input(evaluation->network, view->layer, &evaluation->rope, adapter, view->tokens,
+                           view->first_position, view->attention_input, block);
+    call->query = block->query;
+    call->key = block->key;
+    call->value = block->value;
+    return FL_OK;
+}
+
 /* One mechanism on the frozen model's inputs of one layer and block. */
 static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_run *run,
                                         const fl_layer_view *view, fl_error *error) {
@@ -131,6 +149,8 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
         .output = evaluation->mix,
         .state_norm = options->diagnostics ? evaluation->state_norm : NULL,
     };
+    const fl_adapter adapter = fl_adapter_of(run->mechanism, view->layer);
+    FL_TRY(adapt_inputs(evaluation, &adapter, view, &call, error));
     if (options->diagnostics)
         memset(evaluation->state_norm, 0, evaluation->heads * view->tokens * sizeof(float));
     if (run->log != NULL) fl_branch_log_attach(run->log, &call);
@@ -143,6 +163,10 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
     add_head_errors(evaluation, result, view, run->trend_errors);
     fl_session_output_projection(evaluation->network, view->layer, view->tokens, evaluation->mix,
                                  evaluation->projected);
+    if (adapter.rank > 0) {
+        fl_adapter_forward(evaluation->network->compute, &adapter, FL_LORA_OUTPUT, view->tokens,
+                           evaluation->mix, evaluation->adapted.low, evaluation->projected);
+    }
     double *positions = &result->position_nmse[view->layer * evaluation->positions + view->first_position];
     result->mse[view->layer] += add_errors(evaluation, view->tokens, view->attention_output,
                                            evaluation->projected, positions, &result->cosine[view->layer]);
@@ -332,6 +356,7 @@ static void note_memory(fl_evaluation *evaluation, fl_mechanism_run *run, size_t
 static fl_status start_sequence(fl_evaluation *evaluation, size_t length, fl_error *error) {
     fl_session_reset(evaluation->frozen);
     FL_TRY(fl_session_expect_length(evaluation->frozen, length, error));
+    fl_rope_set_length(&evaluation->rope, &evaluation->network->model->config, length);
     for (size_t l = 0; l < evaluation->layers && evaluation->geometry != NULL; l++) {
         fl_key_geometry_reset(evaluation->geometry[l]);
     }
@@ -414,6 +439,7 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
 }
 
 static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
+    FL_TRY(fl_rope_create(&evaluation->network->model->config, &evaluation->rope, error));
     const fl_text_evaluation_options *options = evaluation->options;
     size_t rows = evaluation->block * evaluation->heads, stream = evaluation->block * evaluation->model_dim;
     FL_TRY(FL_ALLOCATE(&evaluation->mix, evaluation->block * evaluation->mix_dim, error));
@@ -461,6 +487,8 @@ static void release(fl_evaluation *evaluation) {
     fl_memory_free(evaluation->residual_signal);
     fl_trend_signals_release(&evaluation->trends);
     fl_memory_free(evaluation->runs);
+    fl_rope_release(&evaluation->rope);
+    fl_block_release(&evaluation->adapted);
     fl_memory_free(evaluation->mix);
     fl_memory_free(evaluation->projected);
     fl_memory_free(evaluation->attention);

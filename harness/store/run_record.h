@@ -19,7 +19,7 @@ typedef struct fl_run_header {
     const char *name;   /* of the experiment */
     const char *cell;   /* the sweep's axes and their values here; "" without a sweep */
     const char *status; /* "complete", "diverged" (a result: some entries are not finite), "merged" */
-    const char *tier;   /* "untrained", "calibrated", "trained" */
+    const char *tier;   /* "untrained", "calibrated", "trained", "adapted" */
 } fl_run_header;
 
 /* Root attributes. */

@@ -192,11 +192,11 @@ static void test_adamw_follows_pytorch(void **state) {
     assert_int_equal(fl_adamw_create(mechanism.mechanism, 0.9, 0.99, 1e-3, 0.5, &adamw, NULL), FL_OK);
     mechanism.mechanism->layer[0][0] = 2.0f;
     gradient->layer[0][0] = 1.0f;
-    fl_adamw_step(adamw, mechanism.mechanism, gradient, 0.1);
+    fl_adamw_step(adamw, mechanism.mechanism, gradient, 0.1, 0.2);
     double p = 2.0 * 0.95 - 0.1 * 1.0 / (1.0 + 1e-3);
     assert_true(fabs((double)mechanism.mechanism->layer[0][0] - p) < 1e-6);
     gradient->layer[0][0] = -3.0f;
-    fl_adamw_step(adamw, mechanism.mechanism, gradient, 0.1);
+    fl_adamw_step(adamw, mechanism.mechanism, gradient, 0.1, 0.2);
     double m = 0.9 * 0.1 - 0.1 * 3.0, v = 0.99 * 0.01 + 0.01 * 9.0;
     p = p * 0.95 - 0.1 * (m / (1 - 0.81)) / (sqrt(v / (1 - 0.9801)) + 1e-3);
     assert_true(fabs((double)mechanism.mechanism->layer[0][0] - p) < 1e-6);
