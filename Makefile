@@ -158,6 +158,7 @@ check: all $(if $(TEST),$(BUILD)/tests/$(TEST),$(TESTS) $(REPLAYS))
 
 check-full:
 	@FROSTLINE_FULL=1 TEST_TIMEOUT=7200 $(AGAIN) check
+	@for script in tests/full/*.sh; do FROSTLINE=$(PROGRAM) $$script || exit 1; done
 
 asan ubsan tsan:
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
