@@ -86,18 +86,23 @@ void fl_rope_release(fl_rope *rope) {
     *rope = (fl_rope){0};
 }
 
-/* One of query and key: q/k norm where the model has one, then RoPE. raw may be the same as rotated. */
-static void normalise_and_rotate(const fl_network *network, const fl_rope *rope, const float *norm,
-                                 size_t tokens, size_t heads, size_t first, const float *raw,
-                                 float *rotated) {
+/* q/k norm where the model has one; raw may be the same as normalised. */
+static void normalise(const fl_network *network, const float *norm, size_t tokens, size_t heads,
+                      const float *raw, float *normalised) {
+    const fl_model_config *config = &network->model->config;
+    if (norm == NULL) return;
+    network->compute->ops->rms_norm(network->compute, tokens * heads, config->head_dim, raw, norm,
+                                    config->norm_epsilon, normalised);
+}
+
+void fl_block_rotate(const fl_network *network, const fl_rope *rope, size_t tokens, size_t first,
+                     float *query, float *key) {
     const fl_model_config *config = &network->model->config;
     fl_compute *compute = network->compute;
-    if (norm != NULL) {
-        compute->ops->rms_norm(compute, tokens * heads, config->head_dim, raw, norm, config->norm_epsilon,
-                               rotated);
-    }
-    compute->ops->rope(compute, tokens, heads, config->head_dim, first, config->rope.rotary_dim,
-                       rope->inverse_frequencies, rope->factor, 1, rotated);
+    compute->ops->rope(compute, tokens, config->query_heads, config->head_dim, first, config->rope.rotary_dim,
+                       rope->inverse_frequencies, rope->factor, 1, query);
+    compute->ops->rope(compute, tokens, config->kv_heads, config->head_dim, first, config->rope.rotary_dim,
+                       rope->inverse_frequencies, rope->factor, 1, key);
 }
 
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
@@ -129,10 +134,9 @@ void fl_block_project_input(const fl_network *network, size_t layer, const fl_ro
             weights->key_norm != NULL ? block->raw_key : block->key);
     project(network, adapter, FL_LORA_VALUE, weights->value, weights->value_bias, tokens, input, block->low,
             block->value);
-    normalise_and_rotate(network, rope, weights->query_norm, tokens, config->query_heads, first,
-                         block->raw_query, block->query);
-    normalise_and_rotate(network, rope, weights->key_norm, tokens, config->kv_heads, first, block->raw_key,
-                         block->key);
+    normalise(network, weights->query_norm, tokens, config->query_heads, block->raw_query, block->query);
+    normalise(network, weights->key_norm, tokens, config->kv_heads, block->raw_key, block->key);
+    if (rope != NULL) fl_block_rotate(network, rope, tokens, first, block->query, block->key);
 }
 
 void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter,

@@ -48,13 +48,17 @@ void fl_rope_set_length(fl_rope *rope, const fl_model_config *config, size_t seq
 void fl_rope_release(fl_rope *rope);
 
 /* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... adapter NULL: the frozen
- * projections alone (here and below). */
+ * projections alone (here and below). rope NULL: not rotated yet (rows that are not one timeline). */
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
                       size_t tokens, size_t first, const float *stream, fl_block *block);
 
 /* The same from the norm's output: attention input -> query, key, value. `input` may be block->attention_input. */
 void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
                             size_t tokens, size_t first, const float *input, fl_block *block);
+
+/* RoPE of `tokens` rows of query and key (a block's, from any row on) at positions first, first + 1, ... */
+void fl_block_rotate(const fl_network *network, const fl_rope *rope, size_t tokens, size_t first, float *query,
+                     float *key);
 
 /* mix -> attention_output, added to stream. */
 void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter, size_t tokens,

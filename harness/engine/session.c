@@ -115,10 +115,28 @@ fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error 
     return FL_OK;
 }
 
-static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, size_t tokens, fl_error *error) {
-    fl_block *block = &session->block;
-    size_t past = 0;
-    FL_TRY(fl_key_value_cache_append(cache, tokens, block->key, block->value, &past, error));
+/* Rows of a block's activations: one timeline's tokens. */
+typedef struct {
+    size_t tokens;
+    const float *attention_input, *query, *key, *value;
+    float *mix;
+} fl_rows;
+
+static fl_rows rows_from(const fl_session *session, const fl_block *block, size_t first, size_t tokens) {
+    const fl_model_config *config = config_of(session);
+    size_t queries = config->query_heads * config->head_dim, keys = config->kv_heads * config->head_dim;
+    return (fl_rows){.tokens = tokens,
+                     .attention_input = block->attention_input + first * config->model_dim,
+                     .query = block->query + first * queries,
+                     .key = block->key + first * keys,
+                     .value = block->value + first * keys,
+                     .mix = block->mix + first * queries};
+}
+
+static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, const fl_rows *rows,
+                             fl_error *error) {
+    size_t past = 0, tokens = rows->tokens;
+    FL_TRY(fl_key_value_cache_append(cache, tokens, rows->key, rows->value, &past, error));
     FL_TRY(reserve_index(session, past + tokens + cache->window, error));
     size_t offset = cache->start * cache->head_dim;
     /* Positions count from the oldest live key: only differences matter here. */
@@ -126,44 +144,41 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, siz
         .shape = session->network->shape,
         .tokens = tokens,
         .first_position = past,
-        .query = block->query,
+        .query = rows->query,
         .keys = past + tokens,
         .key = cache->key + offset,
         .value = cache->value + offset,
         .key_head_stride = cache->capacity * cache->head_dim,
         .position = session->index,
         .expiry = cache->window != 0 ? session->index + cache->window : NULL,
-        .output = block->mix,
+        .output = rows->mix,
     };
     session->network->compute->ops->attention(session->network->compute, &call);
     return FL_OK;
 }
 
-static fl_status mix_linearised(fl_session *session, fl_mixer *mixer, size_t tokens, fl_error *error) {
-    fl_block *block = &session->block;
-    fl_mixer_call call = {
-        .tokens = tokens,
-        .query = block->query,
-        .key = block->key,
-        .value = block->value,
-        .input = block->attention_input,
-        .output = block->mix,
+static fl_status mix(fl_session *session, size_t layer, const fl_rows *rows, fl_error *error) {
+    fl_session_layer *state = &session->layers[layer];
+    if (state->mixer == NULL) return mix_softmax(session, &state->cache, rows, error);
+    const fl_mixer_call call = {
+        .tokens = rows->tokens,
+        .query = rows->query,
+        .key = rows->key,
+        .value = rows->value,
+        .input = rows->attention_input,
+        .output = rows->mix,
     };
-    return fl_mixer_forward(mixer, &call, error);
+    return fl_mixer_forward(state->mixer, &call, error);
 }
 
 static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens, size_t first,
                                const fl_session_observer *observer, fl_error *error) {
     const fl_network *network = session->network;
-    fl_session_layer *state = &session->layers[layer];
     fl_block *block = &session->block;
     const fl_adapter adapter = fl_adapter_of(session->mechanism, layer);
     fl_block_project(network, layer, &session->rope, &adapter, tokens, first, session->stream, block);
-    if (state->mixer != NULL) {
-        FL_TRY(mix_linearised(session, state->mixer, tokens, error));
-    } else {
-        FL_TRY(mix_softmax(session, &state->cache, tokens, error));
-    }
+    const fl_rows rows = rows_from(session, block, 0, tokens);
+    FL_TRY(mix(session, layer, &rows, error));
     fl_block_attention_output(network, layer, &adapter, tokens, session->stream, block);
     fl_block_feed_forward(network, layer, tokens, session->stream, block);
     if (observer == NULL || observer->layer == NULL) return FL_OK;
@@ -178,7 +193,7 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
         .mix = block->mix,
         .attention_output = block->attention_output,
         .residual = session->stream,
-        .mixer = state->mixer,
+        .mixer = session->layers[layer].mixer,
     };
     return observer->layer(observer->context, &view, error);
 }
@@ -219,14 +234,18 @@ static fl_status check_call(const fl_session *session, const int32_t *ids, size_
     return FL_OK;
 }
 
+/* Frequencies for the length reached after `tokens` more. */
+static void set_rope_length(fl_session *session, size_t tokens) {
+    if (config_of(session)->rope.type != FL_ROPE_DYNAMIC) return;
+    size_t length = session->position + tokens;
+    if (length < session->expected_length) length = session->expected_length;
+    fl_rope_set_length(&session->rope, config_of(session), length);
+}
+
 fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
                              float *hidden, const fl_session_observer *observer, fl_error *error) {
     FL_TRY(check_call(session, ids, tokens, error));
-    if (config_of(session)->rope.type == FL_ROPE_DYNAMIC) {
-        size_t length = session->position + tokens;
-        if (length < session->expected_length) length = session->expected_length;
-        fl_rope_set_length(&session->rope, config_of(session), length);
-    }
+    set_rope_length(session, tokens);
     size_t width = config_of(session)->model_dim;
     for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
         size_t block = tokens - done < FL_SESSION_BLOCK ? tokens - done : FL_SESSION_BLOCK;
@@ -239,6 +258,57 @@ fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tok
         }
     }
     return FL_OK;
+}
+
+/* One layer for one row of each session; activations lie in the first session's block. */
+static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, size_t layer,
+                                     fl_error *error) {
+    fl_session *first = sessions[0];
+    const fl_network *network = first->network;
+    const fl_model_config *config = config_of(first);
+    const fl_adapter adapter = fl_adapter_of(first->mechanism, layer);
+    fl_block *block = &first->block;
+    size_t queries = config->query_heads * config->head_dim, keys = config->kv_heads * config->head_dim;
+    fl_block_project(network, layer, NULL, &adapter, count, 0, first->stream, block);
+    for (size_t i = 0; i < count; i++) {
+        fl_block_rotate(network, &sessions[i]->rope, 1, sessions[i]->position, block->query + i * queries,
+                        block->key + i * keys);
+        const fl_rows row = rows_from(first, block, i, 1);
+        FL_TRY(mix(sessions[i], layer, &row, error));
+    }
+    fl_block_attention_output(network, layer, &adapter, count, first->stream, block);
+    fl_block_feed_forward(network, layer, count, first->stream, block);
+    return FL_OK;
+}
+
+static fl_status forward_rows(fl_session *const *sessions, size_t count, const int32_t *ids, float *hidden,
+                              fl_error *error) {
+    fl_session *first = sessions[0];
+    const fl_network *network = first->network;
+    const fl_model_config *config = config_of(first);
+    fl_compute *compute = network->compute;
+    FL_TRY(reserve_activations(first, count, error));
+    compute->ops->embed(compute, network->embedding, count, ids, first->stream);
+    for (size_t l = 0; l < config->layers; l++) FL_TRY(forward_batch_layer(sessions, count, l, error));
+    compute->ops->rms_norm(compute, count, config->model_dim, first->stream, network->final_norm,
+                           config->norm_epsilon, hidden);
+    return FL_OK;
+}
+
+fl_status fl_session_forward_batch(fl_session *const *sessions, size_t count, const int32_t *ids,
+                                   float *hidden, fl_error *error) {
+    for (size_t i = 0; i < count; i++) {
+        assert(sessions[i]->network == sessions[0]->network);
+        assert(sessions[i]->mechanism == sessions[0]->mechanism);
+        FL_TRY(check_call(sessions[i], ids + i, 1, error));
+        set_rope_length(sessions[i], 1);
+    }
+    fl_status status = count > 0 ? forward_rows(sessions, count, ids, hidden, error) : FL_OK;
+    for (size_t i = 0; i < count; i++) {
+        sessions[i]->position += status == FL_OK;
+        sessions[i]->broken = status != FL_OK;
+    }
+    return status;
 }
 
 fl_status fl_session_fork(const fl_session *session, fl_session **out, fl_error *error) {

@@ -1,15 +1,15 @@
 /* Session: one timeline (one sequence) through a network, with the frozen softmax or a variant in each layer.
  *
- * Tokens are appended in calls of any length; caches and states carry over, so any cut gives the same numbers up to rounding.
- * A session can be forked (a few-shot prefix is run once and forked for every question). Softmax layers keep a growing
- * key/value cache; linearised layers a fixed-size mixer.
+ * Tokens are appended in calls of any length; caches and states carry over, so any cut gives the same numbers
+ * up to rounding. A session can be forked (a few-shot prefix is run once and forked for every question).
+ * Softmax layers keep a growing key/value cache; linearised layers a fixed-size mixer.
  *
- * A call is worked off in blocks of at most FL_SESSION_BLOCK tokens, each through all layers, so that the memory for
- * activations does not grow with the call.
+ * A call is worked off in blocks of at most FL_SESSION_BLOCK tokens, each through all layers, so that the
+ * memory for activations does not grow with the call.
  *
- * Dynamic RoPE scaling depends on the length of the sequence: like Hugging Face, a call uses the frequencies of the length
- * reached at its end (or announced with fl_session_expect_length) and leaves keys cached earlier as they are. It is the one
- * case in which a cut changes the numbers. */
+ * Dynamic RoPE scaling depends on the length of the sequence: like Hugging Face, a call uses the frequencies
+ * of the length reached at its end (or announced with fl_session_expect_length) and leaves keys cached
+ * earlier as they are. It is the one case in which a cut changes the numbers. */
 #ifndef FL_ENGINE_SESSION_H
 #define FL_ENGINE_SESSION_H
 
@@ -38,9 +38,9 @@ typedef struct fl_layer_view {
 } fl_layer_view;
 
 typedef struct fl_session_observer {
-    /* Called once per block and layer, blocks outermost, each in ascending order: a call of more than FL_SESSION_BLOCK tokens
-     * comes to a layer several times, with rising first_position. A failure stops the forward pass and is passed on; the
-     * session then has to be reset. */
+    /* Called once per block and layer, blocks outermost, each in ascending order: a call of more than
+     * FL_SESSION_BLOCK tokens comes to a layer several times, with rising first_position. A failure stops the
+     * forward pass and is passed on; the session then has to be reset. */
     fl_status (*layer)(void *context, const fl_layer_view *view, fl_error *error);
     void *context;
 } fl_session_observer;
@@ -51,14 +51,20 @@ fl_status fl_session_create(const fl_network *network, const fl_mechanism *mecha
 void fl_session_destroy(fl_session *session);
 void fl_session_reset(fl_session *session);
 
-/* Appends `tokens` ids. hidden [T][E] = final states after the final norm, or NULL. embedding [T][E] = the stream before
- * layer 0, or NULL. observer may be NULL. Ids outside the vocabulary: FL_ERROR_ARGUMENT. Non-finite numbers are not an
- * error here. */
-fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding, float *hidden,
-                             const fl_session_observer *observer, fl_error *error);
+/* Appends `tokens` ids. hidden [T][E] = final states after the final norm, or NULL. embedding [T][E] = the
+ * stream before layer 0, or NULL. observer may be NULL. Ids outside the vocabulary: FL_ERROR_ARGUMENT.
+ * Non-finite numbers are not an error here. */
+fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
+                             float *hidden, const fl_session_observer *observer, fl_error *error);
 
-/* Announces that the sequence will be `tokens` long: dynamic RoPE then uses that length from the start, and caches are
- * allocated once. 0 takes it back, as does a reset. */
+/* One further token of each of `count` sessions of one network and mechanism: their rows go through the linear layers together,
+ * each mixes over its own past. ids [count], hidden [count][E]. Equal, up to rounding, to `count` calls of
+ * fl_session_forward with one token. No session may be in the list twice. A failure leaves all of them to be reset. */
+fl_status fl_session_forward_batch(fl_session *const *sessions, size_t count, const int32_t *ids,
+                                   float *hidden, fl_error *error);
+
+/* Announces that the sequence will be `tokens` long: dynamic RoPE then uses that length from the start, and
+ * caches are allocated once. 0 takes it back, as does a reset. */
 fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error *error);
 
 fl_status fl_session_fork(const fl_session *session, fl_session **out, fl_error *error);

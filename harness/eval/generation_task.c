@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/generation.h"
+#include "harness/engine/generation.h"
 #include "harness/eval/retrieval.h"
 #include "harness/eval/task_result.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/generation.h"
+#include "harness/engine/generation.h"
 #include "harness/eval/retrieval.h"
 #include "harness/eval/task.h"
 #include "harness/eval/task_requests.h"
