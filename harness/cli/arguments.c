@@ -1,6 +1,7 @@
 #include "harness/cli/arguments.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,5 +113,18 @@ int fl_arguments_parse(const fl_command *command, int argc, char **argv, const f
         }
     }
     if (positionals->count < minimum) return fl_arguments_refuse(command, "an argument is missing");
+    return -1;
+}
+
+int fl_arguments_number(const fl_command *command, const char *flag, const char *text, double minimum,
+                        double maximum, double *out) {
+    if (text == NULL) return -1;
+    char *end = NULL;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(number))
+        return fl_arguments_refuse(command, "%s needs a number, not \"%s\"", flag, text);
+    if (number < minimum || number > maximum)
+        return fl_arguments_refuse(command, "%s must lie between %g and %g", flag, minimum, maximum);
+    *out = number;
     return -1;
 }

@@ -30,4 +30,9 @@ int fl_arguments_parse(const fl_command *command, int argc, char **argv, const f
 int fl_arguments_refuse(const fl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The text of a flag as a number from `minimum` to `maximum`: returns -1 and sets *out, or refuses. text
+ * NULL: *out stays. */
+int fl_arguments_number(const fl_command *command, const char *flag, const char *text, double minimum,
+                        double maximum, double *out);
+
 #endif

@@ -183,23 +183,10 @@ static fl_status load_text(const forward_request *request, const fl_workbench *b
 
 static fl_status load_variant(const forward_request *request, const fl_workbench *bench,
                               const forward_trace *trace, fl_linearised *out, fl_error *error) {
-    fl_experiment_list *list = NULL;
-    FL_TRY(fl_experiment_load(request->config, NULL, 0, &list, error));
-    fl_status status = FL_OK;
-    if (list->count != 1) {
-        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: a sweep of %zu cells; forward takes one",
-                              request->config, list->count);
-    } else {
-        status = fl_linearised_bind(list->cells[0], bench, out, error);
-    }
-    if (status == FL_OK) {
-        int32_t *rows[] = {trace->ids};
-        size_t lengths[] = {trace->tokens};
-        const fl_sequences sequence = {.count = 1, .lengths = lengths, .ids = rows};
-        status = fl_linearised_equip(out, bench, &sequence, NULL, error);
-    }
-    fl_experiment_list_destroy(list);
-    return status;
+    int32_t *rows[] = {trace->ids};
+    size_t lengths[] = {trace->tokens};
+    const fl_sequences sequence = {.count = 1, .lengths = lengths, .ids = rows};
+    return fl_linearised_load(request->config, bench, &sequence, out, error);
 }
 
 static fl_status forward(const forward_request *request, fl_error *error) {

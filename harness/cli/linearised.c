@@ -22,6 +22,11 @@ fl_status fl_linearised_bind(fl_experiment *experiment, const fl_workbench *benc
 fl_status fl_linearised_equip(fl_linearised *linearised, const fl_workbench *bench,
                               const fl_sequences *sequences, const fl_progress *progress, fl_error *error) {
     if (linearised->mechanism != NULL) return FL_OK;
+    if (linearised->variant->softmax_hardest > 0 && sequences == NULL) {
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "variant.hybrid.hardest is measured on a text, and there is none here; list the "
+                            "layers instead");
+    }
     if (linearised->variant->softmax_hardest > 0) {
         double *signal = NULL;
         FL_TRY(FL_ALLOCATE(&signal, bench->model->config.layers, error));
@@ -31,6 +36,24 @@ fl_status fl_linearised_equip(fl_linearised *linearised, const fl_workbench *ben
         FL_TRY(status);
     }
     return create_mechanism(linearised, bench, error);
+}
+
+fl_status fl_linearised_load(const char *config, const fl_workbench *bench, const fl_sequences *sequences,
+                             fl_linearised *out, fl_error *error) {
+    fl_experiment_list *list = NULL;
+    memset(out, 0, sizeof *out);
+    FL_TRY(fl_experiment_load(config, NULL, 0, &list, error));
+    fl_status status = FL_OK;
+    if (list->count != 1) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: a sweep of %zu cells; one is needed here",
+                              config, list->count);
+    } else {
+        status = fl_linearised_bind(list->cells[0], bench, out, error);
+    }
+    if (status == FL_OK) status = fl_linearised_equip(out, bench, sequences, NULL, error);
+    if (status != FL_OK) fl_linearised_release(out);
+    fl_experiment_list_destroy(list);
+    return status;
 }
 
 fl_status fl_linearised_linear_off(const fl_linearised *source, const fl_workbench *bench, fl_linearised *out,

@@ -18,10 +18,14 @@ typedef struct fl_linearised {
 /* Binds and fits the variant, and completes experiment->resolved with its keys. On failure *out is empty. */
 fl_status fl_linearised_bind(fl_experiment *experiment, const fl_workbench *bench, fl_linearised *out,
                              fl_error *error);
-/* Makes it ready to run: a hybrid's hardest layers are measured on `sequences` (the bench must be prepared),
- * mechanism parameters initialised or loaded. Nothing when that has been done. progress may be NULL. */
+/* Makes it ready to run: a hybrid's hardest layers are measured on `sequences` (the bench must be prepared;
+ * NULL: such a hybrid is refused), mechanism parameters initialised or loaded. Nothing when that has been
+ * done. progress may be NULL. */
 fl_status fl_linearised_equip(fl_linearised *linearised, const fl_workbench *bench,
                               const fl_sequences *sequences, const fl_progress *progress, fl_error *error);
+/* Bound and equipped from a config file of one cell. */
+fl_status fl_linearised_load(const char *config, const fl_workbench *bench, const fl_sequences *sequences,
+                             fl_linearised *out, fl_error *error);
 /* An equipped one with the linear part of an equipped `source` off: the exact set alone. */
 fl_status fl_linearised_linear_off(const fl_linearised *source, const fl_workbench *bench, fl_linearised *out,
                                    fl_error *error);

@@ -120,6 +120,13 @@ static void draw_next(void *context, size_t item, size_t worker) {
                            sampler->scratch + worker * vocabulary);
 }
 
+static bool is_stop(const fl_generation_options *options, int32_t id) {
+    for (size_t i = 0; i < options->stop_count; i++) {
+        if (options->stops[i] == id) return true;
+    }
+    return false;
+}
+
 /* Appends what was drawn; *goes_on = the document needs a further token. */
 static fl_status accept(fl_sampler *sampler, fl_lane *lane, bool *goes_on, fl_error *error) {
     const fl_generation_options *options = sampler->options;
@@ -129,11 +136,11 @@ static fl_status accept(fl_sampler *sampler, fl_lane *lane, bool *goes_on, fl_er
                             lane->generated);
     }
     bool full = longest > 0 && fl_session_position(lane->session) + 1 >= longest;
-    if (full && options->stop >= 0) lane->next = options->stop;
+    if (full && options->stop_count > 0) lane->next = options->stops[0];
     FL_TRY(append(lane, &lane->next, 1, error));
     lane->generated++;
     bool complete = lane->generated == options->tokens;
-    *goes_on = !complete && !full && lane->next != options->stop;
+    *goes_on = !complete && !full && !is_stop(options, lane->next);
     return complete || *goes_on ? FL_OK : start_document(sampler, lane, error);
 }
 

@@ -29,17 +29,19 @@ void fl_generation_release(fl_generation *generation);
 enum { FL_GENERATION_BATCH = 32 };
 
 /* Text sampled from a network: sequences of documents one after another. Every document starts from the
- * prompt alone and ends with `stop`, which is part of the text; then the next one starts. A document that
- * fills the model's longest context is ended there. */
+ * prompt alone and ends with one of `stops`, which is part of the text; then the next one starts. A document
+ * that fills the model's longest context is ended there, with the first of them. */
 typedef struct fl_generation_options {
-    size_t sequences, tokens; /* tokens: generated in each sequence, `stop` included; both >= 1 */
+    size_t sequences,
+        tokens; /* tokens: generated in each sequence, the end of a document included; both >= 1 */
     fl_sampling sampling;
     uint64_t seed;
     const int32_t *prompt; /* [prompt_tokens] >= 1; a beginning-of-text token when there is nothing to say */
     size_t prompt_tokens;
-    size_t prompt_shown; /* so many of its last tokens open every document in the text; they are not counted
-                            in `tokens` */
-    int32_t stop;        /* -1: none */
+    size_t prompt_shown;  /* so many of its last tokens open every document in the text; they are not counted
+                             in `tokens` */
+    const int32_t *stops; /* [stop_count] end-of-text tokens; none is fine */
+    size_t stop_count;
     const fl_progress *progress; /* or NULL */
 } fl_generation_options;
 

@@ -233,6 +233,18 @@ static fl_status list_manifests(const char *folder, path_list *list, fl_error *e
     return status;
 }
 
+fl_status fl_data_manifests_all(const char *manifests, char ***paths, size_t *count, fl_error *error) {
+    path_list list = {0};
+    fl_status status = list_manifests(manifests, &list, error);
+    if (status != FL_OK) {
+        fl_data_manifests_release(list.paths, list.count);
+        return status;
+    }
+    *paths = list.paths;
+    *count = list.count;
+    return FL_OK;
+}
+
 static fl_status any_file_there(const char *manifest, const char *folder, bool *there, fl_error *error) {
     cJSON *json = NULL;
     FL_TRY(read_manifest(manifest, &json, error));

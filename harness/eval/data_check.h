@@ -37,6 +37,8 @@ void fl_data_report_release(fl_data_report *report);
  * None: FL_ERROR_ARGUMENT, naming the sets that are known. */
 fl_status fl_data_manifests_for(const char *folder, const char *manifests, char ***paths, size_t *count,
                                 fl_error *error);
+/* Every manifest in the folder `manifests`, in name order; none is no error. */
+fl_status fl_data_manifests_all(const char *manifests, char ***paths, size_t *count, fl_error *error);
 void fl_data_manifests_release(char **paths, size_t count);
 
 #endif

@@ -222,8 +222,7 @@ static fl_generation_options options_of(size_t sequences, size_t tokens) {
                                    .sampling = {.temperature = 1.0, .top_p = 1.0},
                                    .seed = 5,
                                    .prompt = start,
-                                   .prompt_tokens = 1,
-                                   .stop = -1};
+                                   .prompt_tokens = 1};
 }
 
 static fl_sequences sample(const fl_bench *bench, const fl_mechanism *mechanism,
@@ -310,13 +309,14 @@ static void test_a_new_document_starts_from_the_prompt_alone(void **state) {
     for (size_t t = 0; t < end; t++) {
         if (generated[t] == generated[end]) end = t;
     }
-    options.stop = generated[end];
+    options.stops = &generated[end];
+    options.stop_count = 1;
     fl_sequences cut = sample(&bench, NULL, &options);
     size_t document = 2 + end + 1;
     assert_memory_equal(cut.ids[0], whole.ids[0], document * sizeof(int32_t));
     assert_memory_equal(cut.ids[0] + document, whole.ids[0], document * sizeof(int32_t));
     size_t ends = 0;
-    for (size_t t = 0; t < cut.lengths[0]; t++) ends += cut.ids[0][t] == options.stop;
+    for (size_t t = 0; t < cut.lengths[0]; t++) ends += cut.ids[0][t] == generated[end];
     assert_int_equal(ends, 12 / (end + 1));
     fl_sequences_release(&whole);
     fl_sequences_release(&cut);
@@ -328,13 +328,14 @@ static void test_a_document_ends_where_the_context_of_the_model_does(void **stat
     fl_bench bench = set_up(NULL, NULL);
     bench.network.model->config.max_positions = 10;
     fl_generation_options options = options_of(3, 27);
-    options.stop = 60;
+    options.stops = (const int32_t[]){60, 59};
+    options.stop_count = 2;
     options.sampling = (fl_sampling){.temperature = 1e-3, .top_p = 1.0};
     fl_sequences text = sample(&bench, NULL, &options);
     for (size_t i = 0; i < 3; i++) {
         size_t run = 0;
         for (size_t t = 0; t < 27; t++) {
-            run = text.ids[i][t] == 60 ? 0 : run + 1;
+            run = text.ids[i][t] >= 59 ? 0 : run + 1;
             assert_true(run < 9);
         }
     }

@@ -1,0 +1,40 @@
+#include "harness/cli/document_tokens.h"
+
+#include <string.h>
+
+#include "harness/base/memory.h"
+#include "harness/cli/workbench.h"
+
+static int32_t within(long id, const fl_model *model) {
+    return id >= 0 && (size_t)id < model->config.vocabulary ? (int32_t)id : -1;
+}
+
+/* The id that the name of a special token is read as, or -1. */
+static int32_t named(const fl_tokenizer *tokenizer, const char *name) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    if (fl_tokenizer_encode(tokenizer, name, strlen(name), false, &ids, &count, NULL) != FL_OK) return -1;
+    int32_t id = count == 1 ? ids[0] : -1;
+    fl_memory_free(ids);
+    return id;
+}
+
+fl_status fl_document_tokens_of(const fl_model *model, fl_document_tokens *out, fl_error *error) {
+    int32_t bos = within(model->config.bos_token, model), eos = within(model->config.eos_token, model),
+            separator = -1;
+    fl_tokenizer *tokenizer = NULL;
+    if (fl_workbench_tokenizer(model->path, &tokenizer, NULL) == FL_OK) {
+        separator = within(named(tokenizer, "<|endoftext|>"), model);
+        if (bos < 0) bos = within(fl_tokenizer_bos(tokenizer), model);
+        if (eos < 0) eos = within(fl_tokenizer_eos(tokenizer), model);
+        fl_tokenizer_close(tokenizer);
+    }
+    *out = (fl_document_tokens){.start = separator >= 0 ? separator : bos >= 0 ? bos : eos};
+    if (separator >= 0) out->stops[out->stop_count++] = separator;
+    if (eos >= 0 && eos != separator) out->stops[out->stop_count++] = eos;
+    if (out->start >= 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                        "%s: neither the configuration nor the tokenizer names a token that text begins or "
+                        "ends with",
+                        model->path);
+}
