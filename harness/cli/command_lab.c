@@ -1,4 +1,5 @@
-/* lab RULE...: what a rule's state can hold, without a model. */
+/* lab [RULE...]: what a rule's state can hold, without a model. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,20 +50,51 @@ static fl_status bind_variant(const lab_request *request, const char *argument, 
     return status;
 }
 
-static void print_rows(FILE *stream, const char *name, const fl_memory_lab_row *rows, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const fl_memory_lab_row *row = &rows[i];
-        const double numbers[] = {
-            row->recall_error, row->recall_error_stderr, row->cosine,         row->cosine_old,
-            row->accuracy,     row->state_norm,          row->form_difference};
-        fl_output_csv_text(stream, name);
-        fprintf(stream, ",%zu", row->pairs);
-        for (size_t c = 0; c < sizeof numbers / sizeof numbers[0]; c++) {
-            fputc(',', stream);
-            fl_output_csv_number(stream, numbers[c]);
-        }
-        fputc('\n', stream);
+static const char csv_head[] =
+    "rule,pairs,recall_error,recall_error_stderr,cosine,cosine_old,accuracy,state_norm,"
+    "form_difference\n";
+static const char table_head[] = "rule                    pairs       recall error           cosine  (old)  "
+                                 "accuracy  state norm  step - chunk\n";
+
+static void print_csv(FILE *stream, const char *name, const fl_memory_lab_row *row) {
+    const double numbers[] = {
+        row->recall_error, row->recall_error_stderr, row->cosine,         row->cosine_old,
+        row->accuracy,     row->state_norm,          row->form_difference};
+    fl_output_csv_text(stream, name);
+    fprintf(stream, ",%zu", row->pairs);
+    for (size_t c = 0; c < sizeof numbers / sizeof numbers[0]; c++) {
+        fputc(',', stream);
+        fl_output_csv_number(stream, numbers[c]);
     }
+    fputc('\n', stream);
+}
+
+static void print_table(FILE *stream, const char *name, const fl_memory_lab_row *row) {
+    char old[16] = "-";
+    if (!isnan(row->cosine_old)) snprintf(old, sizeof old, "%.3f", row->cosine_old);
+    fprintf(stream, "%-22s %6zu  %10.4g +- %-10.2g %6.3f %6s    %6.3f  %10.4g       %.1e\n", name, row->pairs,
+            row->recall_error, row->recall_error_stderr, row->cosine, old, row->accuracy, row->state_norm,
+            row->form_difference);
+}
+
+/* A rule that was not asked for by name may be one the lab cannot hold: *kept = false. */
+static fl_status run_rule(const lab_request *request, fl_compute *compute, const char *rule, bool asked,
+                          FILE *stream, bool *head, bool *kept, fl_error *error) {
+    fl_variant *variant = NULL;
+    fl_memory_lab_row rows[MAX_COUNTS];
+    *kept = false;
+    FL_TRY(bind_variant(request, rule, &variant, error));
+    fl_status status =
+        fl_memory_lab_run(compute, variant, &request->options, request->pairs, request->count, rows, error);
+    fl_variant_destroy(variant);
+    if (status == FL_ERROR_UNSUPPORTED && !asked) return FL_OK;
+    FL_TRY(status);
+    if (*head) fputs(request->out != NULL ? csv_head : table_head, stream);
+    *head = false;
+    for (size_t i = 0; i < request->count; i++)
+        (request->out != NULL ? print_csv : print_table)(stream, rule, &rows[i]);
+    *kept = true;
+    return FL_OK;
 }
 
 static fl_status run_rules(const lab_request *request, const fl_positionals *rules, FILE *stream,
@@ -71,20 +103,13 @@ static fl_status run_rules(const lab_request *request, const fl_positionals *rul
     const fl_compute_options options = {.threads = request->threads};
     FL_TRY(fl_compute_create_cpu(&options, &compute, error));
     fl_status status = FL_OK;
-    for (size_t i = 0; status == FL_OK && i < rules->count; i++) {
-        fl_variant *variant = NULL;
-        fl_memory_lab_row rows[MAX_COUNTS];
-        status = bind_variant(request, rules->items[i], &variant, error);
-        if (status == FL_OK) {
-            status = fl_memory_lab_run(compute, variant, &request->options, request->pairs, request->count,
-                                       rows, error);
-        }
-        if (status == FL_OK && i == 0)
-            fputs("rule,pairs,recall_error,recall_error_stderr,cosine,cosine_old,accuracy,state_norm,form_"
-                  "difference\n",
-                  stream);
-        if (status == FL_OK) print_rows(stream, rules->items[i], rows, request->count);
-        fl_variant_destroy(variant);
+    bool head = true, kept = false;
+    for (size_t i = 0; status == FL_OK && i < rules->count; i++)
+        status = run_rule(request, compute, rules->items[i], true, stream, &head, &kept, error);
+    for (size_t i = 0; status == FL_OK && rules->count == 0 && fl_rule_registry[i] != NULL; i++) {
+        const char *name = fl_rule_registry[i]->name;
+        status = run_rule(request, compute, name, false, stream, &head, &kept, error);
+        if (status == FL_OK && !kept) fprintf(stderr, "%s: left out, %s\n", name, error->message);
     }
     fl_compute_destroy(compute);
     return status;
@@ -117,24 +142,24 @@ static bool parse_counts(const char *text, lab_request *request) {
 
 static int run(const fl_command *command, int argc, char **argv) {
     lab_request request = {
-        .options = {.dimension = 64, .trials = 20, .overwrite = false, .seed = 1}, .gate = "1", .beta = "1"};
-    const char *pairs = "4,8,16,32,64,128,256", *concentration = "0";
+        .options = {.dimension = 32, .trials = 50, .overwrite = false, .seed = 1}, .gate = "1", .beta = "1"};
+    const char *pairs = "1,2,4,8,16,32,64,128", *concentration = "0";
     size_t seed = 1;
     const fl_flag flags[] = {
-        {"--pairs", "LIST", &pairs, NULL, NULL, "numbers of key-value pairs (default: 4,8,16,32,64,128,256)"},
-        {"--dimension", "N", NULL, &request.options.dimension, NULL, "of keys and values (default: 64)"},
-        {"--trials", "N", NULL, &request.options.trials, NULL, "independent draws (default: 20)"},
+        {"--pairs", "LIST", &pairs, NULL, NULL, "numbers of key-value pairs (default: 1,2,4,8,16,32,64,128)"},
+        {"--dimension", "N", NULL, &request.options.dimension, NULL, "of keys and values (default: 32)"},
+        {"--trials", "N", NULL, &request.options.trials, NULL, "independent draws (default: 50)"},
         {"--concentration", "C", &concentration, NULL, NULL,
          "how much keys share a direction, 0 to below 1 (default: 0)"},
         {"--overwrite", NULL, NULL, NULL, &request.options.overwrite, "write a second value under every key"},
         {"--gate", "G", &request.gate, NULL, NULL, "constant gate of rules that take one (default: 1)"},
         {"--beta", "B", &request.beta, NULL, NULL, "constant beta of rules that take one (default: 1)"},
         {"--seed", "N", NULL, &seed, NULL, "of the draws (default: 1)"},
-        {"--out", "FILE.csv", &request.out, NULL, NULL, "instead of standard output"},
+        {"--out", "FILE.csv", &request.out, NULL, NULL, "as CSV; without it, a table on standard output"},
         {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
     };
     fl_positionals rules;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
+    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 0, (size_t)argc,
                                   &rules);
     if (code >= 0) return code;
     if (!parse_counts(pairs, &request)) return fl_arguments_refuse(command, "--pairs is a list like 4,8,16");
@@ -154,15 +179,28 @@ static int run(const fl_command *command, int argc, char **argv) {
 
 const fl_command fl_command_lab = {
     .name = "lab",
-    .arguments = "RULE... [--pairs LIST] [--overwrite] [--out FILE.csv]",
+    .arguments = "[RULE...] [--pairs LIST] [--overwrite] [--out FILE.csv]",
     .summary = "memory experiments: what a rule's state can hold, without a model",
-    .help = "Random unit keys and values are written one after another and then read back. RULE is a name or "
-            "a variant mapping:\n"
-            "    frostline lab linear delta '{rule: kda, gate: {source: constant, value: 0.99}, beta: "
-            "{source: constant, value: 0.5}}'\n"
-            "recall_error: mean squared distance from the newest value (|v| = 1); cosine, cosine_old: with "
-            "the newest and the\n"
-            "overwritten value; accuracy: nearest newest value is the right one; form_difference: step "
-            "against chunk form.",
+    .help =
+        "Random unit keys and values are written one after another and then read back. RULE is a name or a "
+        "variant mapping;\n"
+        "none: every rule whose state is a matrix, with constant gate and beta:\n"
+        "    frostline lab linear delta '{rule: kda, gate: {source: constant, value: 0.99}, beta: {source: "
+        "constant, value: 0.5}}'\n"
+        "recall error: mean squared distance from the newest value (|v| = 1), with its standard error over "
+        "trials; cosine, (old):\n"
+        "with the newest and the overwritten value; accuracy: nearest newest value is the right one.\n"
+        "\n"
+        "The three classic checks:\n"
+        "  regrouped sum   `step - chunk`: attention regrouped into chunks equals the recurrence, so the "
+        "column is rounding only\n"
+        "  overwrite       --overwrite: plain accumulation (linear) answers with a blend of old and new "
+        "value, "
+        "the delta rule with\n"
+        "                  the new one\n"
+        "  capacity        --pairs beyond --dimension: no rule with a state of fixed size recalls more pairs "
+        "than its keys have\n"
+        "                  dimensions; the error of {rule: linear, feature_map: identity} is\n"
+        "                  (pairs - 1) / dimension",
     .run = run,
 };
