@@ -110,6 +110,7 @@ static void test_a_batch_equals_one_at_a_time_with_linearised_layers(void **stat
         "rule: gated_delta\nwindow: 0\nsinks: 0\nshort_conv: {kernel: 4, init: torch}\n",
         "rule: delta\nwindow: 6\nsinks: 2\ncache: {budget: 4, route: recency}\n",
         "rule: gla\nwindow: 8\nsinks: 2\nsoftmax_layers: [1]\n",
+        "rule: gla\nwindow: 4\nlora: {rank: 2}\n",
     };
     fl_bench bench = set_up(NULL, NULL);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
