@@ -16,7 +16,8 @@ enum {
     MAX_LEGEND_COLUMNS = 3,
     LETTER_PIXELS = 8,
     SAMPLE_PIXELS = 70,
-    MOST_WHOLE_TICS = 20
+    MOST_WHOLE_TICS = 20,
+    FEW_POINTS = 12
 };
 
 static const char grey[] = "#808080";
@@ -138,6 +139,14 @@ static void write_terminal(FILE *stream, const fl_figure *figure, const char *fo
     if (is_log_x(figure)) fputs("set logscale x\n", stream);
 }
 
+/* x is 0, 1, 2, ... */
+static bool is_counted(const fl_figure *figure) {
+    for (size_t p = 0; p < figure->points; p++) {
+        if (x_at(figure, p) != (double)p) return false;
+    }
+    return true;
+}
+
 static fl_status write_script(const fl_figure *figure, const char *path, const char *format,
                               fl_error *error) {
     fl_output_file file;
@@ -150,6 +159,7 @@ static fl_status write_script(const fl_figure *figure, const char *path, const c
                     ceil((x_at(figure, figure->points - 1) + 1) / MOST_WHOLE_TICS));
     } else if (figure->points > 1 && !is_log_x(figure)) {
         fprintf(file.stream, "set xrange [%.9g:%.9g]\n", x_at(figure, 0), x_at(figure, figure->points - 1));
+        if (figure->points < FEW_POINTS && is_counted(figure)) fputs("set xtics 1\n", file.stream);
     }
     for (size_t s = 0; s < figure->series_count; s++) {
         fputs(s == 0 ? "plot " : ", \\\n     ", file.stream);

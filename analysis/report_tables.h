@@ -1,0 +1,17 @@
+/* Report tables: runs and task scores, the baselines beside every figure. */
+#ifndef FL_ANALYSIS_REPORT_TABLES_H
+#define FL_ANALYSIS_REPORT_TABLES_H
+
+#include <stdio.h>
+
+#include "analysis/run_set.h"
+#include "harness/base/status.h"
+
+/* One row a run; columns that no run has are left out. */
+void fl_report_runs_write(const fl_run_set *set, FILE *stream);
+
+/* A table a task: every metric with its standard error, full model and linear off, paired differences to
+ * both, McNemar's p against linear off, the share that reached the state. Nothing when no run has tasks. */
+fl_status fl_report_tasks_write(const fl_run_set *set, FILE *stream, fl_error *error);
+
+#endif

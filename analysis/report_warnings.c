@@ -1,0 +1,179 @@
+#include "analysis/report_warnings.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/html.h"
+#include "analysis/run_scores.h"
+#include "harness/base/memory.h"
+
+enum { DETAIL_BYTES = 256, NAME_BYTES = 512 };
+
+typedef struct page {
+    const fl_run_set *set;
+    FILE *stream;
+    size_t written;
+} page;
+
+/* Whether a finding concerns a run; `detail` is what is said in brackets behind its name (HTML). */
+typedef bool (*finding)(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]);
+
+static void open_item(page *p) {
+    if (p->written++ == 0) fputs("<h2>Read this first</h2>\n<ul class=\"warnings\">\n", p->stream);
+    fputs("<li>", p->stream);
+}
+
+/* One item for all runs that it concerns. */
+static void check(page *p, finding concerns, const char *task, const char *headline) {
+    size_t count = 0;
+    for (size_t i = 0; i < p->set->count; i++) {
+        char detail[DETAIL_BYTES] = "";
+        if (!concerns(&p->set->runs[i], task, detail)) continue;
+        if (count++ == 0) {
+            open_item(p);
+            if (task != NULL) {
+                fputs("<b>", p->stream);
+                fl_html_text(p->stream, task);
+                fputs(":</b> ", p->stream);
+            }
+            fprintf(p->stream, "%s: ", headline);
+        } else {
+            fputs("; ", p->stream);
+        }
+        fl_html_text(p->stream, p->set->runs[i].label);
+        if (detail[0] != '\0') fprintf(p->stream, " (%s)", detail);
+    }
+    if (count > 0) fputs(".</li>\n", p->stream);
+}
+
+static double task_metric(const fl_run_entry *run, const char *prefix, const char *task, const char *metric) {
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s/%s/%s", prefix, task, metric);
+    return fl_run_metric_value(run, name);
+}
+
+static bool has_diverged(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    (void)task, (void)detail;
+    return run->diverged;
+}
+
+static bool never_reached(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    (void)detail;
+    double share = task != NULL ? task_metric(run, "tasks", task, "linear_share")
+                                : fl_run_metric_value(run, "linear_share");
+    return fl_run_has_linear_part(run) && share == 0;
+}
+
+static bool seldom_reached(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    double share = task != NULL ? task_metric(run, "tasks", task, "linear_share")
+                                : fl_run_metric_value(run, "linear_share");
+    if (!fl_run_has_linear_part(run) || !(share > 0 && share < 0.5)) return false;
+    snprintf(detail, DETAIL_BYTES, "%.0f&nbsp;%%", 100 * share);
+    return true;
+}
+
+int fl_report_no_gain(const fl_run_entry *run) {
+    return fl_run_has_linear_part(run) &&
+           fl_run_metric_value(run, "linear_off/perplexity") <= fl_run_metric_value(run, "perplexity");
+}
+
+static bool no_gain(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    char own[FL_HTML_NUMBER_BYTES], off[FL_HTML_NUMBER_BYTES];
+    (void)task;
+    if (!fl_report_no_gain(run)) return false;
+    snprintf(detail, DETAIL_BYTES, "%s, without it %s",
+             fl_html_number(fl_run_metric_value(run, "perplexity"), own),
+             fl_html_number(fl_run_metric_value(run, "linear_off/perplexity"), off));
+    return true;
+}
+
+static bool disagrees(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    (void)task;
+    double error = fl_run_metric_value(run, "nmse") - fl_run_metric_value(run, "linear_off/nmse");
+    double perplexity =
+        fl_run_metric_value(run, "perplexity") - fl_run_metric_value(run, "linear_off/perplexity");
+    if (!fl_run_has_linear_part(run) || !(error * perplexity < 0)) return false;
+    snprintf(detail, DETAIL_BYTES, "%s",
+             error < 0 ? "lower nMSE, higher perplexity" : "higher nMSE, lower perplexity");
+    return true;
+}
+
+static bool is_truncated(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    double truncated = task_metric(run, "tasks", task, "truncated"), n = task_metric(run, "tasks", task, "n");
+    if (!(truncated > 0)) return false;
+    snprintf(detail, DETAIL_BYTES, "%.0f of %.0f items", truncated, n);
+    return true;
+}
+
+static bool is_near_chance(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    double acc = task_metric(run, "tasks", task, "acc"),
+           error = task_metric(run, "tasks", task, "acc_stderr");
+    if (!(fabs(acc - task_metric(run, "tasks", task, "chance")) <= 2 * error)) return false;
+    snprintf(detail, DETAIL_BYTES, "%.3g &plusmn; %.2g", acc, error);
+    return true;
+}
+
+/* The run file's difference is the baseline's score minus the run's. */
+static bool task_no_gain(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    double difference = task_metric(run, "linear_off/tasks", task, "difference");
+    double error = task_metric(run, "linear_off/tasks", task, "difference_stderr");
+    char a[FL_HTML_NUMBER_BYTES], b[FL_HTML_NUMBER_BYTES];
+    if (!fl_run_has_linear_part(run) || !(difference >= 0)) return false;
+    snprintf(detail, DETAIL_BYTES, "%s &plusmn; %s", fl_html_number(0 - difference, a),
+             fl_html_number(error, b));
+    return true;
+}
+
+static void check_set(page *p) {
+    if (p->set->failed > 0) {
+        open_item(p);
+        fprintf(p->stream, "%zu cell%s failed and %s in no table or figure.</li>\n", p->set->failed,
+                p->set->failed == 1 ? "" : "s", p->set->failed == 1 ? "is" : "are");
+    }
+    if (p->set->unfinished > 0) {
+        open_item(p);
+        fprintf(p->stream, "%zu cell%s begun and not done.</li>\n", p->set->unfinished,
+                p->set->unfinished == 1 ? " is" : "s are");
+    }
+    for (size_t i = 0; i < p->set->axis_count; i++) {
+        const char *axis = p->set->axes[i];
+        if (strncmp(axis, "text.", 5) != 0 && strncmp(axis, "model.", 6) != 0) continue;
+        open_item(p);
+        fputs("The runs differ in <code>", p->stream);
+        fl_html_text(p->stream, axis);
+        fputs("</code>: errors and perplexities are comparable only where it is the same.</li>\n", p->stream);
+    }
+}
+
+static void check_task(page *p, const char *task) {
+    check(p, never_reached, task,
+          "no prompt was long enough to reach the linear state, which was not tested here");
+    check(p, seldom_reached, task, "the linear state was reached for less than half of the scored tokens");
+    check(p, is_truncated, task, "prompts were cut off on the left");
+    check(p, is_near_chance, task, "within two standard errors of chance");
+    check(p, task_no_gain, task,
+          "no gain over the run with the linear part off, on the same items (paired difference)");
+}
+
+fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error *error) {
+    page p = {.set = set, .stream = stream};
+    fl_run_score *scores = NULL;
+    size_t count = 0;
+    FL_TRY(fl_run_scores_list(set, &scores, &count, error));
+    check_set(&p);
+    check(&p, has_diverged, NULL, "Diverged (figures that are not finite are the result)");
+    check(&p, never_reached, NULL,
+          "No scored token of the evaluation text had a context that reached the linear state, which was not "
+          "tested");
+    check(&p, seldom_reached, NULL,
+          "The linear state was reached for less than half of the text's scored tokens");
+    check(&p, no_gain, NULL, "No gain: perplexity is the same or better with the linear part off");
+    check(&p, disagrees, NULL,
+          "nMSE and perplexity disagree about the linear part (against the same run without it)");
+    for (size_t i = 0; i < count; i++) {
+        if (scores[i].task[0] != '\0') check_task(&p, scores[i].task);
+    }
+    if (p.written > 0) fputs("</ul>\n", stream);
+    fl_memory_free(scores);
+    return FL_OK;
+}

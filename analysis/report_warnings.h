@@ -1,0 +1,19 @@
+/* Report warnings: what a reader of a table must know before believing it. */
+#ifndef FL_ANALYSIS_REPORT_WARNINGS_H
+#define FL_ANALYSIS_REPORT_WARNINGS_H
+
+#include <stdio.h>
+
+#include "analysis/run_set.h"
+#include "harness/base/status.h"
+
+/* A list of findings, each with the runs it concerns; nothing at all when there are none. Findings: cells
+ * that are missing; runs of different models or texts side by side; divergence; a state that was never, or
+ * seldom, reached; no gain over the run with the linear part off; nMSE and perplexity in disagreement; per
+ * task: truncated prompts, scores near chance, no gain over linear off on the same items. */
+fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error *error);
+
+/* The linear part is there, and perplexity is no better with it than without. */
+int fl_report_no_gain(const fl_run_entry *run);
+
+#endif

@@ -1,0 +1,253 @@
+/* The report page: what it says, that it stands alone, and how a browser shows it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "analysis/html.h"
+#include "analysis/report_tables.h"
+#include "analysis/report_warnings.h"
+#include "analysis/run_set.h"
+#include "harness/base/memory.h"
+#include "tests/support/fixture.h"
+#include "tests/support/sweep_fixture.h"
+
+enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192 };
+
+static const char *folder; /* fresh for every test */
+
+static int make_folder(void **state) {
+    (void)state;
+    folder = fl_temporary_directory();
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    fl_temporary_remove(folder);
+    return 0;
+}
+
+static const char *inside(const char *name) {
+    static char paths[8][PATH_BYTES];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return path;
+}
+
+/* The page of the fixture's sweep; must be freed. */
+static char *make_page(const char *test, const char *environment) {
+    const char *runs = fl_sweep_fixture(test);
+    char command[COMMAND_BYTES], *output = NULL;
+    snprintf(command, sizeof command, "%s %s report %s --out %s", environment, fl_program_path(), runs,
+             inside("report.html"));
+    int code = fl_run_command(command, &output);
+    if (code != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+    return fl_read_file(inside("report.html"), NULL);
+}
+
+static void assert_says(const char *page, const char *text) {
+    if (strstr(page, text) == NULL) fail_msg("the page does not say \"%s\"", text);
+}
+
+static void test_the_page_has_question_tables_warnings_figures_and_provenance(void **state) {
+    (void)state;
+    char *page = make_page(__func__, "");
+    static const char *const texts[] = {"<h1>tiny</h1>",
+                                        "variant.softmax_layers",
+                                        "Read this first",
+                                        "perplexity, linear off",
+                                        "perplexity, full model",
+                                        "acc minus linear off",
+                                        "McNemar p",
+                                        "&plusmn;",
+                                        "within two standard errors of chance",
+                                        "weights_hash_before",
+                                        "code_revision",
+                                        "<svg"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        bool needs_gnuplot = strcmp(texts[i], "<svg") == 0 && fl_run_command("gnuplot --version", NULL) != 0;
+        if (!needs_gnuplot) assert_says(page, texts[i]);
+    }
+    fl_memory_free(page);
+}
+
+static void test_the_page_points_to_nothing_outside_itself(void **state) {
+    (void)state;
+    char *page = make_page(__func__, "");
+    static const char *const outside[] = {"src=",        "<script", "@import", "url(http",
+                                          "href=\"http", "<image",  "<?xml"};
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        if (strstr(page, outside[i]) != NULL) fail_msg("the page holds %s", outside[i]);
+    }
+    fl_memory_free(page);
+}
+
+static void test_without_gnuplot_the_page_says_so(void **state) {
+    (void)state;
+    char *page = make_page(__func__, "PATH=/nowhere");
+    assert_says(page, "gnuplot is not installed");
+    assert_says(page, "McNemar p");
+    fl_memory_free(page);
+}
+
+static void test_the_same_runs_give_the_same_page(void **state) {
+    (void)state;
+    char *first = make_page(__func__, ""), *second = make_page(__func__, "");
+    assert_string_equal(first, second);
+    fl_memory_free(first);
+    fl_memory_free(second);
+}
+
+/* A run with the given figures, in memory only. */
+static fl_run_metric metrics[32];
+static size_t metric_count;
+
+static void add(const char *name, double value) {
+    metrics[metric_count++] = (fl_run_metric){(char *)(uintptr_t)name, value};
+}
+
+static char *warnings_of(const char *rule, bool diverged, size_t failed) {
+    static char key[] = "variant.rule", label[] = "kda <8 + 56>", task[] = "mmlu", path[] = "x.h5",
+                empty[] = "";
+    char *keys[] = {key}, *values[] = {(char *)(uintptr_t)rule}, *tasks[] = {task};
+    fl_run_entry run = {.path = path,
+                        .run_id = empty,
+                        .name = empty,
+                        .cell = empty,
+                        .status = empty,
+                        .tier = empty,
+                        .label = label,
+                        .diverged = diverged,
+                        .key_count = 1,
+                        .keys = keys,
+                        .values = values,
+                        .metric_count = metric_count,
+                        .metrics = metrics,
+                        .task_count = 1,
+                        .tasks = tasks};
+    fl_run_set set = {.count = 1, .runs = &run, .failed = failed};
+    FILE *stream = fopen(inside("warnings.html"), "wb");
+    assert_int_equal(fl_report_warnings_write(&set, stream, NULL), FL_OK);
+    fclose(stream);
+    metric_count = 0;
+    return fl_read_file(inside("warnings.html"), NULL);
+}
+
+static void test_every_warning_appears_when_it_should(void **state) {
+    (void)state;
+    add("nmse", 0.1), add("linear_off/nmse", 0.2);
+    add("perplexity", 30), add("linear_off/perplexity", 20);
+    add("linear_share", 0);
+    add("tasks/mmlu/acc", 0.26), add("tasks/mmlu/acc_stderr", 0.01), add("tasks/mmlu/chance", 0.25);
+    add("tasks/mmlu/n", 100), add("tasks/mmlu/truncated", 3), add("tasks/mmlu/linear_share", 0);
+    add("linear_off/tasks/mmlu/difference", 0.02), add("linear_off/tasks/mmlu/difference_stderr", 0.01);
+    char *text = warnings_of("kda", true, 2);
+    static const char *const findings[] = {"2 cells failed",
+                                           "Diverged",
+                                           "was not tested: kda",
+                                           "No gain",
+                                           "disagree",
+                                           "30, without it 20",
+                                           "lower nMSE, higher",
+                                           "3 of 100 items",
+                                           "standard errors of chance",
+                                           "&minus;0.02 &plusmn;",
+                                           "kda &lt;8 + 56&gt;"};
+    for (size_t i = 0; i < sizeof findings / sizeof findings[0]; i++) assert_says(text, findings[i]);
+    fl_memory_free(text);
+}
+
+static void test_a_run_without_fault_gives_no_warning(void **state) {
+    (void)state;
+    add("nmse", 0.1), add("linear_off/nmse", 0.2);
+    add("perplexity", 20), add("linear_off/perplexity", 30);
+    add("linear_share", 0.9);
+    add("tasks/mmlu/acc", 0.5), add("tasks/mmlu/acc_stderr", 0.01), add("tasks/mmlu/chance", 0.25);
+    add("tasks/mmlu/n", 100), add("tasks/mmlu/truncated", 0), add("tasks/mmlu/linear_share", 0.8);
+    add("linear_off/tasks/mmlu/difference", -0.02);
+    char *text = warnings_of("kda", false, 0);
+    assert_string_equal(text, "");
+    fl_memory_free(text);
+}
+
+static void test_baselines_are_not_warned_about(void **state) {
+    (void)state;
+    add("perplexity", 20), add("linear_off/perplexity", 20), add("linear_share", 0);
+    char *text = warnings_of("none", false, 0);
+    assert_string_equal(text, "");
+    fl_memory_free(text);
+}
+
+static void test_numbers_are_short_and_text_is_escaped(void **state) {
+    (void)state;
+    char text[FL_HTML_NUMBER_BYTES];
+    assert_string_equal(fl_html_number(0.08794, text), "0.08794");
+    assert_string_equal(fl_html_number(-2.98e6, text), "&minus;2.98&times;10<sup>6</sup>");
+    assert_string_equal(fl_html_number(INFINITY, text), "&infin;");
+    assert_string_equal(fl_html_number((double)NAN, text), "&ndash;");
+    FILE *stream = fopen(inside("t"), "wb");
+    fl_html_text(stream, "<a href=\"x\">&");
+    fclose(stream);
+    char *written = fl_read_file(inside("t"), NULL);
+    assert_string_equal(written, "&lt;a href=&quot;x&quot;&gt;&amp;");
+    fl_memory_free(written);
+}
+
+/* Loads the page in a frame of a phone's width and lets it tell how wide it is. */
+static void test_a_browser_shows_it_on_a_phone_without_errors_or_overflow(void **state) {
+    (void)state;
+    if (fl_run_command("chromium --version", NULL) != 0) fl_fixture_skip(__func__, "chromium");
+    char *page = make_page(__func__, ""), command[COMMAND_BYTES], *output = NULL;
+    static const char probe[] = "<script>onload = () => parent.postMessage("
+                                "document.documentElement.scrollWidth + ' of ' + innerWidth, '*')</script>";
+    static const char frame[] =
+        "<!doctype html><html><body><iframe src=\"probed.html\" width=\"390\" height=\"800\" "
+        "style=\"border:0\"></iframe><p id=\"said\"></p><script>addEventListener('message', e => "
+        "document.getElementById('said').textContent = 'width ' + e.data)</script></body></html>";
+    char *probed = NULL;
+    assert_int_equal(FL_ALLOCATE(&probed, strlen(page) + sizeof probe, NULL), FL_OK);
+    snprintf(probed, strlen(page) + sizeof probe, "%s%s", page, probe);
+    fl_write_file(inside("probed.html"), probed, strlen(probed));
+    fl_write_file(inside("frame.html"), frame, strlen(frame));
+    snprintf(command, sizeof command,
+             "timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s "
+             "--enable-logging=stderr "
+             "--virtual-time-budget=10000 --dump-dom file://%s",
+             inside("profile"), inside("frame.html"));
+    fl_run_command(command, &output);
+    if (strstr(output, "CONSOLE") != NULL) fail_msg("the page wrote to the console:\n%s", output);
+    const char *said = strstr(output, "<p id=\"said\">width ");
+    if (said == NULL) fail_msg("the page did not load:\n%s", output);
+    long wide = 0, room = 0;
+    assert_int_equal(sscanf(said, "<p id=\"said\">width %ld of %ld", &wide, &room), 2);
+    assert_int_equal(room, 390);
+    if (wide > room) fail_msg("the page is %ld pixels wide on a screen of %ld", wide, room);
+    fl_memory_free(output);
+    fl_memory_free(probed);
+    fl_memory_free(page);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_the_page_has_question_tables_warnings_figures_and_provenance),
+        TEST(test_the_page_points_to_nothing_outside_itself),
+        TEST(test_without_gnuplot_the_page_says_so),
+        TEST(test_the_same_runs_give_the_same_page),
+        TEST(test_every_warning_appears_when_it_should),
+        TEST(test_a_run_without_fault_gives_no_warning),
+        TEST(test_baselines_are_not_warned_about),
+        TEST(test_numbers_are_short_and_text_is_escaped),
+        TEST(test_a_browser_shows_it_on_a_phone_without_errors_or_overflow),
+    };
+    return cmocka_run_group_tests(tests, NULL, fl_sweep_fixture_remove);
+}
