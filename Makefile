@@ -186,8 +186,8 @@ lint:
 	        --suppressions-list=harness/setup/cppcheck.txt -j$(shell nproc) -I. $(LIBRARY_SOURCES) $(CLI_SOURCES); \
 	 else echo "cppcheck is not installed"; fi
 	@if command -v clang-tidy >/dev/null; then echo "clang-tidy"; \
-	    clang-tidy --quiet $(LIBRARY_SOURCES) $(CLI_SOURCES) -- $(STANDARD_FLAGS) $(LIBRARY_CFLAGS) $(BUILD_INFO) \
-	        -I$(BUILD)/generated 2>/dev/null; \
+	    harness/setup/lint_tidy.sh $(LIBRARY_SOURCES) $(CLI_SOURCES) -- $(STANDARD_FLAGS) $(LIBRARY_CFLAGS) $(BUILD_INFO) \
+	        -I$(BUILD)/generated; \
 	 else echo "clang-tidy is not installed"; fi
 
 format:
