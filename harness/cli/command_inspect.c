@@ -1,4 +1,4 @@
-/* inspect FILE: what a checkpoint, a model folder or a run file holds. */
+/* inspect PATH: what a checkpoint, a model folder, a run file or the folder of a sweep holds. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/sweep_folder.h"
 #include "harness/eval/text_file.h"
 #include "harness/model/describe.h"
 #include "harness/store/run_file.h"
@@ -64,6 +65,7 @@ static fl_status inspect_checkpoint(const char *path, fl_error *error) {
 static fl_status inspect(const char *path, fl_error *error) {
     static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
     unsigned char start[8] = {0};
+    if (fl_path_is_folder(path) && fl_sweep_folder_is_one(path)) return fl_sweep_folder_print(path, error);
     if (fl_path_is_folder(path)) return inspect_checkpoint(path, error);
     FILE *file = fopen(path, "rb");
     if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
@@ -84,8 +86,8 @@ static int run(const fl_command *command, int argc, char **argv) {
 
 const fl_command fl_command_inspect = {
     .name = "inspect",
-    .arguments = "FILE",
-    .summary = "what a checkpoint, a model folder or a run file holds",
+    .arguments = "FILE|DIR",
+    .summary = "what a checkpoint, a model folder, a run file or a sweep's folder holds",
     .help = NULL,
     .run = run,
 };

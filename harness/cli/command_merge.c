@@ -1,30 +1,77 @@
-/* merge FILE...: run files of one cell pooled into one. */
+/* merge FILE|DIR...: run files of one cell pooled into one. */
 #include <stdio.h>
+#include <string.h>
 
+#include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/sweep_folder.h"
+#include "harness/eval/text_file.h"
 #include "harness/store/run_merge.h"
+#include "harness/store/sweep.h"
+
+typedef struct path_list {
+    char **paths;
+    size_t count;
+} path_list;
+
+/* Takes the paths over. */
+static fl_status append(path_list *list, char **paths, size_t count, fl_error *error) {
+    fl_status status = FL_RESIZE(&list->paths, list->count, list->count + count, error);
+    if (status != FL_OK) {
+        fl_sweep_list_release(paths, count);
+        return status;
+    }
+    memcpy(list->paths + list->count, paths, count * sizeof paths[0]);
+    list->count += count;
+    fl_memory_free(paths);
+    return FL_OK;
+}
+
+/* A folder stands for all its run files. */
+static fl_status add(path_list *list, const char *argument, fl_error *error) {
+    char **paths = NULL;
+    size_t count = 1;
+    if (fl_path_is_folder(argument)) {
+        FL_TRY(fl_sweep_folder_files(argument, &paths, &count, error));
+        return append(list, paths, count, error);
+    }
+    FL_TRY(FL_ALLOCATE(&paths, 1, error));
+    fl_status status = fl_memory_copy_string(&paths[0], argument, error);
+    if (status == FL_OK) return append(list, paths, count, error);
+    fl_memory_free(paths);
+    return status;
+}
+
+static fl_status merge(const fl_positionals *arguments, const char *out, fl_error *error) {
+    path_list list = {0};
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < arguments->count && status == FL_OK; i++)
+        status = add(&list, arguments->items[i], error);
+    if (status == FL_OK) status = fl_merge_runs((const char *const *)list.paths, list.count, out, error);
+    if (status == FL_OK) printf("%s: %zu runs pooled\n", out, list.count);
+    fl_sweep_list_release(list.paths, list.count);
+    return status;
+}
 
 static int run(const fl_command *command, int argc, char **argv) {
     const char *out = NULL;
     const fl_flag flags[] = {{"--out", "FILE.h5", &out, NULL, NULL, "the pooled run file"}};
-    fl_positionals files;
-    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &files);
+    fl_positionals arguments;
+    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &arguments);
     if (code >= 0) return code;
     if (out == NULL) return fl_arguments_refuse(command, "--out is needed");
     fl_error error;
-    if (fl_merge_runs(files.items, files.count, out, &error) != FL_OK)
-        return fl_command_fail(command, &error);
-    printf("%s\n", out);
-    return FL_EXIT_OK;
+    return merge(&arguments, out, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
 const fl_command fl_command_merge = {
     .name = "merge",
-    .arguments = "FILE... --out FILE.h5",
+    .arguments = "FILE|DIR... --out FILE.h5",
     .summary = "run files of one cell (other texts, other seeds) pooled into one",
-    .help = "Counts, sums and variances are pooled exactly; every run stays visible inside. A run that is "
-            "missing, unfinished\n"
-            "or measured otherwise is refused by name.",
+    .help =
+        "Counts, sums and variances are pooled exactly; every run stays visible inside. A folder stands for "
+        "all its run\n"
+        "files. A run that is missing, unfinished or measured otherwise is refused by name.",
     .run = run,
 };

@@ -269,8 +269,7 @@ static bool is_of_run(const char *name, const char *run_id, const char **rest) {
 /* Whether `rest` is a file that somebody has begun to write under a temporary name. */
 static bool is_unfinished(const char *rest) {
     return starts_with(rest, ".h5.part-") || starts_with(rest, ".failed.part-") ||
-           starts_with(rest, ".mechanism.safetensors.partial-") ||
-           starts_with(rest, ".training.safetensors.partial-");
+           strstr(rest, ".safetensors.partial-") != NULL;
 }
 
 /* Whether `rest` has done its duty when the run file is there. */
@@ -526,7 +525,9 @@ static fl_status add_id(char ***ids, size_t *count, size_t *room, const char *na
     return FL_OK;
 }
 
-fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, fl_error *error) {
+/* Ids of the names that end in one of `endings`, sorted, each once. */
+static fl_status list_ids(const char *directory, const char *const *endings, size_t ending_count, char ***ids,
+                          size_t *count, fl_error *error) {
     *ids = NULL;
     *count = 0;
     DIR *folder = opendir(directory);
@@ -535,8 +536,12 @@ fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, 
     fl_status status = FL_OK;
     for (struct dirent *entry = readdir(folder); entry != NULL && status == FL_OK; entry = readdir(folder)) {
         size_t bytes = strlen(entry->d_name);
-        bool run = bytes > 3 && entry->d_name[0] != '.' && strcmp(entry->d_name + bytes - 3, ".h5") == 0;
-        if (run) status = add_id(ids, count, &room, entry->d_name, bytes - 3, error);
+        for (size_t i = 0; i < ending_count && entry->d_name[0] != '.'; i++) {
+            size_t tail = strlen(endings[i]);
+            if (bytes <= tail || strcmp(entry->d_name + bytes - tail, endings[i]) != 0) continue;
+            status = add_id(ids, count, &room, entry->d_name, bytes - tail, error);
+            break;
+        }
     }
     closedir(folder);
     if (status != FL_OK) {
@@ -546,7 +551,43 @@ fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, 
         return status;
     }
     if (*count > 1) qsort(*ids, *count, sizeof **ids, compare_ids);
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        if (kept > 0 && strcmp((*ids)[i], (*ids)[kept - 1]) == 0)
+            fl_memory_free((*ids)[i]);
+        else
+            (*ids)[kept++] = (*ids)[i];
+    }
+    *count = kept;
     return FL_OK;
+}
+
+fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, fl_error *error) {
+    static const char *const endings[] = {".h5"};
+    return list_ids(directory, endings, 1, ids, count, error);
+}
+
+fl_status fl_sweep_list_unfinished(const char *directory, char ***ids, size_t *count, fl_error *error) {
+    static const char *const endings[] = {".claim", ".failed.json", ".journal.jsonl",
+                                          ".training.safetensors"};
+    FL_TRY(list_ids(directory, endings, sizeof endings / sizeof endings[0], ids, count, error));
+    size_t kept = 0;
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < *count; i++) {
+        bool done = false;
+        if (status == FL_OK) status = exists(directory, (*ids)[i], ".h5", &done, error);
+        if (done)
+            fl_memory_free((*ids)[i]);
+        else
+            (*ids)[kept++] = (*ids)[i];
+    }
+    *count = kept;
+    if (status != FL_OK) {
+        fl_sweep_list_release(*ids, *count);
+        *ids = NULL;
+        *count = 0;
+    }
+    return status;
 }
 
 void fl_sweep_list_release(char **ids, size_t count) {

@@ -83,6 +83,8 @@ void fl_sweep_note_release(fl_sweep_note *note);
 
 /* Run ids of all finished runs of a directory, sorted; *ids = fl_memory block of fl_memory blocks. */
 fl_status fl_sweep_list_done(const char *directory, char ***ids, size_t *count, fl_error *error);
+/* Likewise those that have been begun, or failed, and have no run file. */
+fl_status fl_sweep_list_unfinished(const char *directory, char ***ids, size_t *count, fl_error *error);
 void fl_sweep_list_release(char **ids, size_t count);
 
 #endif

@@ -277,6 +277,15 @@ static void test_a_killed_worker_is_taken_over_and_its_traces_removed(void **sta
     shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
     if (strstr(output, "stale") == NULL) fail_msg("%s", output);
     fl_memory_free(output);
+    assert_int_equal(shell(&output, "%s inspect %s", fl_program_path(), inside("out")), 0);
+    if (strstr(output, "stale") == NULL || strstr(output, "journal: begun") == NULL ||
+        strstr(output, "claimed by ") == NULL || strstr(output, "0 runs finished, ") == NULL)
+        fail_msg("%s", output);
+    fl_memory_free(output);
+    assert_int_equal(shell(&output, "%s merge %s --out %s", fl_program_path(), inside("out"), inside("m.h5")),
+                     1);
+    if (strstr(output, "begun and not finished: ") == NULL) fail_msg("%s", output);
+    fl_memory_free(output);
     int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
     if (code != 0 || strstr(output, "taking over: ") == NULL) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
@@ -353,6 +362,24 @@ static void test_self_check_runs_in_every_cell(void **state) {
     fl_sweep_list_release(ids, count);
 }
 
+static void test_merge_pools_the_runs_of_a_folder(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_ids(inside("ids.json"), 2, 40, 37);
+    write_ids(inside("more.json"), 3, 40, 53);
+    write_text(inside("sweep.yaml"),
+               "name: pooled\nmodel: {path: %s}\nvariant: {rule: kda, window: 8, sinks: 2}\n"
+               "sweep:\n  grid:\n    text.ids: [%s, %s]\n",
+               model, inside("ids.json"), inside("more.json"));
+    char *output = NULL;
+    int code = shell(&output, "%s run %s --out %s && %s merge %s --out %s && %s inspect %s",
+                     fl_program_path(), inside("sweep.yaml"), inside("out"), fl_program_path(), inside("out"),
+                     inside("pooled.h5"), fl_program_path(), inside("pooled.h5"));
+    if (code != 0 || strstr(output, "pooled.h5: 2 runs pooled") == NULL || strstr(output, "merged") == NULL)
+        fail_msg("exit %d:\n%s", code, output);
+    fl_memory_free(output);
+}
+
 static void test_plan_counts_states_and_estimates_time(void **state) {
     (void)state;
     const char *config = write_sweep(model_folder(__func__), "");
@@ -416,6 +443,7 @@ int main(void) {
         TEST(test_traces_beside_a_finished_cell_are_removed),
         TEST(test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept),
         TEST(test_self_check_runs_in_every_cell),
+        TEST(test_merge_pools_the_runs_of_a_folder),
         TEST(test_plan_counts_states_and_estimates_time),
         TEST(test_plan_writes_a_slurm_script_that_runs_a_worker),
     };
