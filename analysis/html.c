@@ -65,7 +65,7 @@ const char *fl_html_number(double value, char out[FL_HTML_NUMBER_BYTES]) {
         snprintf(out, FL_HTML_NUMBER_BYTES, "%s%s&times;10<sup>%ld</sup>", sign, text,
                  strtol(exponent + 1, NULL, 10));
     } else {
-        snprintf(out, FL_HTML_NUMBER_BYTES, "%s%.4g", sign, size);
+        snprintf(out, FL_HTML_NUMBER_BYTES, size >= 1e4 ? "%s%.0f" : "%s%.4g", sign, size);
     }
     return out;
 }

@@ -105,7 +105,7 @@ static bool any_has_task(const fl_run_set *set, const char *task, const char *me
     return any_has(set, name);
 }
 
-/* One run's scores of one task. The run file's differences are the baseline's score minus the run's. */
+/* One run's scores of one task. */
 static void write_task_row(const fl_run_set *set, const fl_run_entry *run, const char *task,
                            const char *const *metrics, size_t count, FILE *stream) {
     static const char *const baselines[] = {"full/tasks", "linear_off/tasks"};
@@ -120,7 +120,7 @@ static void write_task_row(const fl_run_set *set, const fl_run_entry *run, const
                        false, stream);
     }
     for (size_t b = 0; b < 2; b++) {
-        double difference = 0 - metric_of(run, baselines[b], task, "difference", "");
+        double difference = metric_of(run, baselines[b], task, "difference", "");
         if (b == 1 && !linear) difference = (double)NAN;
         write_with_error(difference,
                          isnan(difference) ? difference

@@ -113,14 +113,12 @@ static bool is_near_chance(const fl_run_entry *run, const char *task, char detai
     return true;
 }
 
-/* The run file's difference is the baseline's score minus the run's. */
 static bool task_no_gain(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
     double difference = task_metric(run, "linear_off/tasks", task, "difference");
     double error = task_metric(run, "linear_off/tasks", task, "difference_stderr");
     char a[FL_HTML_NUMBER_BYTES], b[FL_HTML_NUMBER_BYTES];
-    if (!fl_run_has_linear_part(run) || !(difference >= 0)) return false;
-    snprintf(detail, DETAIL_BYTES, "%s &plusmn; %s", fl_html_number(0 - difference, a),
-             fl_html_number(error, b));
+    if (!fl_run_has_linear_part(run) || !(difference <= 0)) return false;
+    snprintf(detail, DETAIL_BYTES, "%s &plusmn; %s", fl_html_number(difference, a), fl_html_number(error, b));
     return true;
 }
 

@@ -75,7 +75,7 @@ static void read_task(fl_run_reader *reader, fl_task_summary *task) {
     task->perplexity = attribute(reader, own, "perplexity");
     task->full_acc = attribute(reader, full, "acc");
     task->off_acc = attribute(reader, off, "acc");
-    task->off_difference = -attribute(reader, off, "difference"); /* stored the other way round */
+    task->off_difference = attribute(reader, off, "difference");
     task->off_difference_stderr = attribute(reader, off, "difference_stderr");
 }
 

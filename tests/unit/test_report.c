@@ -148,7 +148,7 @@ static void test_every_warning_appears_when_it_should(void **state) {
     add("linear_share", 0);
     add("tasks/mmlu/acc", 0.26), add("tasks/mmlu/acc_stderr", 0.01), add("tasks/mmlu/chance", 0.25);
     add("tasks/mmlu/n", 100), add("tasks/mmlu/truncated", 3), add("tasks/mmlu/linear_share", 0);
-    add("linear_off/tasks/mmlu/difference", 0.02), add("linear_off/tasks/mmlu/difference_stderr", 0.01);
+    add("linear_off/tasks/mmlu/difference", -0.02), add("linear_off/tasks/mmlu/difference_stderr", 0.01);
     char *text = warnings_of("kda", true, 2);
     static const char *const findings[] = {"2 cells failed",
                                            "Diverged",
@@ -172,7 +172,7 @@ static void test_a_run_without_fault_gives_no_warning(void **state) {
     add("linear_share", 0.9);
     add("tasks/mmlu/acc", 0.5), add("tasks/mmlu/acc_stderr", 0.01), add("tasks/mmlu/chance", 0.25);
     add("tasks/mmlu/n", 100), add("tasks/mmlu/truncated", 0), add("tasks/mmlu/linear_share", 0.8);
-    add("linear_off/tasks/mmlu/difference", -0.02);
+    add("linear_off/tasks/mmlu/difference", 0.02);
     char *text = warnings_of("kda", false, 0);
     assert_string_equal(text, "");
     fl_memory_free(text);
@@ -186,11 +186,26 @@ static void test_baselines_are_not_warned_about(void **state) {
     fl_memory_free(text);
 }
 
+static void test_paired_differences_are_the_run_minus_its_baseline(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    fl_run_set *set = NULL;
+    assert_int_equal(fl_run_set_load(&runs, 1, &set, NULL), FL_OK);
+    for (size_t i = 0; i < set->count; i++) {
+        double own = fl_run_metric_value(&set->runs[i], "tasks/words/acc");
+        double full = fl_run_metric_value(&set->runs[i], "full/tasks/words/acc");
+        assert_true(fabs(fl_run_metric_value(&set->runs[i], "full/tasks/words/difference") - (own - full)) <
+                    1e-12);
+    }
+    fl_run_set_destroy(set);
+}
+
 static void test_numbers_are_short_and_text_is_escaped(void **state) {
     (void)state;
     char text[FL_HTML_NUMBER_BYTES];
     assert_string_equal(fl_html_number(0.08794, text), "0.08794");
     assert_string_equal(fl_html_number(-2.98e6, text), "&minus;2.98&times;10<sup>6</sup>");
+    assert_string_equal(fl_html_number(24207.09, text), "24207");
     assert_string_equal(fl_html_number(INFINITY, text), "&infin;");
     assert_string_equal(fl_html_number((double)NAN, text), "&ndash;");
     FILE *stream = fopen(inside("t"), "wb");
@@ -246,6 +261,7 @@ int main(void) {
         TEST(test_every_warning_appears_when_it_should),
         TEST(test_a_run_without_fault_gives_no_warning),
         TEST(test_baselines_are_not_warned_about),
+        TEST(test_paired_differences_are_the_run_minus_its_baseline),
         TEST(test_numbers_are_short_and_text_is_escaped),
         TEST(test_a_browser_shows_it_on_a_phone_without_errors_or_overflow),
     };
