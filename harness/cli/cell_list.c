@@ -29,6 +29,24 @@ static size_t group_of(fl_cell_list *list, size_t cell) {
     return list->groups++;
 }
 
+/* A whole `train` mapping as an axis is told by its objective alone, and its absence not at all:
+ * "train={objective: kl, steps: 9} rule=kda" -> "train=kl rule=kda", "train=null rule=kda" -> "rule=kda". */
+static void shorten_training(char *label) {
+    static const char none[] = "train=null ", open[] = "train={", objective[] = "objective: ";
+    if (strncmp(label, none, sizeof none - 1) == 0) {
+        memmove(label, label + sizeof none - 1, strlen(label + sizeof none - 1) + 1);
+        return;
+    }
+    char *end = strchr(label, '}');
+    char *name = strstr(label, objective);
+    if (strncmp(label, open, sizeof open - 1) != 0 || end == NULL || name == NULL || name > end) return;
+    name += sizeof objective - 1;
+    size_t length = strcspn(name, ",} ");
+    char *to = label + sizeof open - 2; /* behind "train=" */
+    memmove(to, name, length);
+    memmove(to + length, end + 1, strlen(end + 1) + 1);
+}
+
 /* "variant.rule=kda variant.window=56 train.seed=2" -> "rule=kda window=56 train.seed=2" */
 static fl_status make_label(const fl_experiment *experiment, char **out, fl_error *error) {
     static const char prefix[] = "variant.";
@@ -45,6 +63,7 @@ static fl_status make_label(const fl_experiment *experiment, char **out, fl_erro
         *to++ = *from++;
     }
     *to = '\0';
+    shorten_training(*out);
     return FL_OK;
 }
 
