@@ -224,13 +224,29 @@ static void inputs_backward(fl_backward_work *work) {
 
 /* Gates. */
 
-/* gradient: with respect to the activated value, in place to the raw one. */
-static void activation_backward(fl_gate_activation activation, size_t count, const float *activated,
-                                float *gradient) {
-    for (size_t i = 0; i < count; i++) {
-        if (activation == FL_ACTIVATE_LOG_SIGMOID) gradient[i] *= -expm1f(activated[i]);
-        if (activation == FL_ACTIVATE_SIGMOID) gradient[i] *= activated[i] * (1.0f - activated[i]);
+/* gradient [tokens][columns]: with respect to the activated value, in place to the raw one. */
+typedef struct fl_activation_work {
+    fl_gate_activation activation;
+    size_t columns;
+    const float *activated;
+    float *gradient;
+} fl_activation_work;
+
+static void activation_backward_token(void *context, size_t token, size_t worker) {
+    (void)worker;
+    const fl_activation_work *work = context;
+    const float *activated = work->activated + token * work->columns;
+    float *gradient = work->gradient + token * work->columns;
+    for (size_t i = 0; i < work->columns; i++) {
+        if (work->activation == FL_ACTIVATE_LOG_SIGMOID) gradient[i] *= -expm1f(activated[i]);
+        if (work->activation == FL_ACTIVATE_SIGMOID) gradient[i] *= activated[i] * (1.0f - activated[i]);
     }
+}
+
+static void activation_backward(const fl_backward_work *work, fl_gate_activation activation, size_t columns,
+                                const float *activated, float *gradient) {
+    fl_activation_work rows = {activation, columns, activated, gradient};
+    fl_threads_for(work->plan->compute->threads, work->block->tokens, activation_backward_token, &rows);
 }
 
 static void bias_backward(const fl_backward_work *work, size_t columns, const float *gradient,
@@ -263,10 +279,10 @@ static void gates_backward(fl_backward_work *work, float *gradient_input) {
     const fl_mixer_plan *plan = work->plan;
     const fl_mixer_scratch *scratch = work->block->scratch;
     const float *input = work->block->input;
-    size_t tokens = work->block->tokens, heads = plan->shape.query_heads, model_dim = plan->shape.model_dim;
+    size_t heads = plan->shape.query_heads, model_dim = plan->shape.model_dim;
     size_t columns = heads * plan->gate_width;
     if (plan->rule->gate != FL_GATE_NONE && plan->variant->gate_source == FL_GATE_PROJECTED) {
-        activation_backward(plan->rule->gate_activation, tokens * columns, scratch->gate, work->gate);
+        activation_backward(work, plan->rule->gate_activation, columns, scratch->gate, work->gate);
         bias_backward(work, columns, work->gate, "gate.bias");
         if (plan->rule->gate == FL_GATE_SCALAR) {
             projection_backward(work, columns, model_dim, input, work->gate, "gate.weight", gradient_input,
@@ -280,7 +296,7 @@ static void gates_backward(fl_backward_work *work, float *gradient_input) {
         }
     }
     if (!plan->rule->beta || plan->variant->beta_source != FL_GATE_PROJECTED) return;
-    activation_backward(plan->rule->beta_activation, tokens * heads, scratch->beta, work->beta);
+    activation_backward(work, plan->rule->beta_activation, heads, scratch->beta, work->beta);
     bias_backward(work, heads, work->beta, "beta.bias");
     projection_backward(work, heads, model_dim, input, work->beta, "beta.weight", gradient_input, true);
 }

@@ -58,41 +58,91 @@ void fl_short_conv_remember(const fl_short_conv_call *call, float *history) {
     memcpy(history + stays * width, call->input, call->tokens * width * sizeof *history);
 }
 
+/* Backward: an item is a run of channels of a source head, so that every gradient has one writer; taps are
+ * worked off in groups whose weights and gradients stay in registers and the nearest cache. */
+enum { CHANNEL_RUN = 16, TAP_GROUP = 8 };
+
 typedef struct fl_short_conv_backward_work {
     const fl_short_conv_call *call;
     const fl_short_conv_gradients *gradients;
+    size_t runs; /* of a head */
 } fl_short_conv_backward_work;
 
-/* One output head at one token: its share of every gradient. */
-static void spread(const fl_short_conv_backward_work *work, size_t head, size_t token) {
+typedef struct fl_tap_group {
+    size_t head, channel, channels, tap, taps; /* channel: in the head */
+    float weight[TAP_GROUP][CHANNEL_RUN], gradient[TAP_GROUP][CHANNEL_RUN];
+} fl_tap_group;
+
+static size_t weight_at(const fl_short_conv_call *call, const fl_tap_group *group, size_t tap, size_t i) {
+    return (group->head * call->head_dim + group->channel + i) * call->kernel + group->tap + tap;
+}
+
+/* The group's share of every gradient, over all tokens. */
+static void spread_group(const fl_short_conv_backward_work *work, fl_tap_group *group) {
     const fl_short_conv_call *call = work->call;
-    const fl_short_conv_gradients *out = work->gradients;
-    size_t head_dim = call->head_dim, kernel = call->kernel, kept = kernel - 1;
-    size_t source = head / (call->heads / call->source_heads);
-    const float *gradient = out->output + (token * call->heads + head) * head_dim;
-    for (size_t i = 0; out->bias != NULL && i < head_dim; i++) out->bias[head * head_dim + i] += gradient[i];
-    for (size_t tap = token < kept ? kept - token : 0; tap < kernel; tap++) {
-        size_t at = ((token + tap - kept) * call->source_heads + source) * head_dim;
-        for (size_t i = 0; i < head_dim; i++) {
-            size_t of_weight = (head * head_dim + i) * kernel + tap;
-            if (out->weight != NULL) out->weight[of_weight] += gradient[i] * call->input[at + i];
-            if (out->input != NULL) out->input[at + i] += gradient[i] * call->weight[of_weight];
+    float unused[CHANNEL_RUN] = {0};
+    size_t kept = call->kernel - 1, source = group->head / (call->heads / call->source_heads);
+    for (size_t token = 0; token < call->tokens; token++) {
+        const float *output =
+            work->gradients->output + (token * call->heads + group->head) * call->head_dim + group->channel;
+        for (size_t tap = 0; tap < group->taps; tap++) {
+            if (token + group->tap + tap < kept) continue;
+            size_t row = token + group->tap + tap - kept;
+            size_t at = (row * call->source_heads + source) * call->head_dim + group->channel;
+            const float *input = call->input + at;
+            float *to = work->gradients->input != NULL ? work->gradients->input + at : unused;
+            if (group->channels == CHANNEL_RUN) {
+                add_products(CHANNEL_RUN, output, input, group->gradient[tap]);
+                add_products(CHANNEL_RUN, output, group->weight[tap], to);
+            } else {
+                add_products(group->channels, output, input, group->gradient[tap]);
+                add_products(group->channels, output, group->weight[tap], to);
+            }
         }
     }
 }
 
-/* A source head is an item, so that its gradients have one writer. */
-static void spread_source_head(void *context, size_t source, size_t worker) {
+static void spread_taps(const fl_short_conv_backward_work *work, size_t head, size_t channel, size_t tap) {
+    const fl_short_conv_call *call = work->call;
+    fl_tap_group group = {.head = head, .channel = channel, .tap = tap};
+    size_t channels = call->head_dim - channel, taps = call->kernel - tap;
+    group.channels = channels < CHANNEL_RUN ? channels : CHANNEL_RUN;
+    group.taps = taps < TAP_GROUP ? taps : TAP_GROUP;
+    for (size_t t = 0; t < group.taps; t++) {
+        for (size_t i = 0; i < group.channels; i++)
+            group.weight[t][i] = call->weight[weight_at(call, &group, t, i)];
+    }
+    spread_group(work, &group);
+    for (size_t t = 0; work->gradients->weight != NULL && t < group.taps; t++) {
+        for (size_t i = 0; i < group.channels; i++)
+            work->gradients->weight[weight_at(call, &group, t, i)] += group.gradient[t][i];
+    }
+}
+
+static void add_bias(const fl_short_conv_backward_work *work, size_t head, size_t channel) {
+    const fl_short_conv_call *call = work->call;
+    size_t end = channel + CHANNEL_RUN < call->head_dim ? channel + CHANNEL_RUN : call->head_dim;
+    float *bias = work->gradients->bias;
+    for (size_t token = 0; bias != NULL && token < call->tokens; token++) {
+        const float *output = work->gradients->output + (token * call->heads + head) * call->head_dim;
+        for (size_t i = channel; i < end; i++) bias[head * call->head_dim + i] += output[i];
+    }
+}
+
+static void spread_run(void *context, size_t item, size_t worker) {
     (void)worker;
     const fl_short_conv_backward_work *work = context;
-    size_t group = work->call->heads / work->call->source_heads;
+    const fl_short_conv_call *call = work->call;
+    size_t source = item / work->runs, channel = item % work->runs * CHANNEL_RUN;
+    size_t group = call->heads / call->source_heads;
     for (size_t head = source * group; head < (source + 1) * group; head++) {
-        for (size_t token = 0; token < work->call->tokens; token++) spread(work, head, token);
+        for (size_t tap = 0; tap < call->kernel; tap += TAP_GROUP) spread_taps(work, head, channel, tap);
+        add_bias(work, head, channel);
     }
 }
 
 void fl_short_conv_backward(fl_threads *threads, const fl_short_conv_call *call,
                             const fl_short_conv_gradients *gradients) {
-    fl_short_conv_backward_work work = {call, gradients};
-    fl_threads_for(threads, call->source_heads, spread_source_head, &work);
+    fl_short_conv_backward_work work = {call, gradients, (call->head_dim + CHANNEL_RUN - 1) / CHANNEL_RUN};
+    fl_threads_for(threads, call->source_heads * work.runs, spread_run, &work);
 }

@@ -1,5 +1,8 @@
 /* frostline COMMAND ...: the table of commands and nothing else. */
 #include <stdio.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 
 #include "harness/cli/build_info.h"
@@ -53,7 +56,18 @@ static int finish(int code) {
     return code == FL_EXIT_OK ? FL_EXIT_FAILURE : code;
 }
 
+/* Scratch of the same size is asked for again in every layer and step: memory once had is kept, not handed back
+ * to the system and faulted in anew. */
+static void keep_memory(void) {
+#ifdef __GLIBC__
+    enum { HEAP_BLOCK = 32 << 20, HEAP_KEPT = 512 << 20 };
+    mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+#endif
+}
+
 int main(int argc, char **argv) {
+    keep_memory();
     if (argc < 2) {
         print_commands(stderr);
         return FL_EXIT_USAGE;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/compute/vector_math.h"
 
-enum { LARGEST_BLOCK_LOGITS = 1 << 21, LARGEST_BLOCK_ROWS = 64 };
+enum { LARGEST_BLOCK_LOGITS = 1 << 21, LARGEST_BLOCK_ROWS = 64, PIECE = 512 };
 
 /* One block of rows, worked off in parallel; logits become weight * gradient in place. */
 typedef struct {
@@ -50,16 +51,29 @@ size_t fl_logit_loss_bytes(const fl_logit_loss *loss) {
                : blocks * loss->rows * vocabulary_of(loss) * sizeof(float) + loss->rows * sizeof(double);
 }
 
-static double largest_of(size_t count, const float *x) {
+static float largest_of(size_t count, const float *x) {
     float largest = x[0];
     for (size_t i = 1; i < count; i++) largest = x[i] > largest ? x[i] : largest;
-    return (double)largest;
+    return largest;
 }
 
-static double log_sum_exp(size_t count, const float *x) {
-    double largest = largest_of(count, x), sum = exp((double)x[0] - largest);
-    for (size_t i = 1; i < count; i++) sum += exp((double)x[i] - largest);
-    return largest + log(sum);
+/* y = exp(x - shift) for a piece of a row. */
+static void exponentials(size_t count, const float *x, float shift, float *y) {
+    for (size_t i = 0; i < count; i++) y[i] = x[i] - shift;
+    fl_vector_exp(count, y, y);
+}
+
+/* Sum of exp(x - shift). The exponentials are float32, within a few units in the last place, their sum
+ * float64. */
+static double sum_exponentials(size_t count, const float *x, float shift) {
+    float piece[PIECE];
+    double sum = 0.0;
+    for (size_t done = 0; done < count; done += PIECE) {
+        size_t part = count - done < PIECE ? count - done : PIECE;
+        exponentials(part, x + done, shift, piece);
+        for (size_t i = 0; i < part; i++) sum += (double)piece[i];
+    }
+    return sum;
 }
 
 static void next_token_row(void *context, size_t row, size_t worker) {
@@ -67,30 +81,55 @@ static void next_token_row(void *context, size_t row, size_t worker) {
     const fl_logit_job *job = context;
     float *logits = job->loss->logits + row * job->vocabulary;
     size_t target = (size_t)job->targets[row];
-    double log_sum = log_sum_exp(job->vocabulary, logits);
-    job->loss->row_loss[row] = log_sum - (double)logits[target];
+    float largest = largest_of(job->vocabulary, logits);
+    double sum = sum_exponentials(job->vocabulary, logits, largest);
+    job->loss->row_loss[row] = log(sum) + (double)largest - (double)logits[target];
     if (!job->gradient) return;
-    for (size_t i = 0; i < job->vocabulary; i++) {
-        double probability = exp((double)logits[i] - log_sum);
-        logits[i] = (float)(job->weight * (i == target ? probability - 1.0 : probability));
+    exponentials(job->vocabulary, logits, largest, logits);
+    double probability = (double)logits[target] / sum;
+    float scale = (float)(job->weight / sum);
+    for (size_t i = 0; i < job->vocabulary; i++) logits[i] *= scale;
+    logits[target] = (float)(job->weight * (probability - 1.0));
+}
+
+/* One piece of a row: target and own logits, with what takes them to probabilities. */
+typedef struct {
+    float shift, target_shift;
+    double scale, target_scale; /* 1 / sum of exponentials */
+} fl_divergence_row;
+
+/* Sum of target_p (target - logits); with `weight`, logits become weight (p - target_p). */
+static double divergence_piece(const fl_divergence_row *row, size_t count, const float *target, double weight,
+                               bool gradient, float *logits) {
+    float target_exponentials[PIECE], own[PIECE];
+    double sum = 0.0;
+    exponentials(count, target, row->target_shift, target_exponentials);
+    if (gradient) exponentials(count, logits, row->shift, own);
+    for (size_t i = 0; i < count; i++) {
+        double probability = (double)target_exponentials[i] * row->target_scale;
+        if (probability > 0.0) sum += probability * ((double)target[i] - (double)logits[i]);
+        if (gradient) logits[i] = (float)(weight * ((double)own[i] * row->scale - probability));
     }
+    return sum;
 }
 
 static void divergence_row(void *context, size_t row, size_t worker) {
     (void)worker;
     const fl_logit_job *job = context;
-    float *logits = job->loss->logits + row * job->vocabulary;
-    const float *target = job->loss->target_logits + row * job->vocabulary;
-    double log_sum = log_sum_exp(job->vocabulary, logits),
-           target_log_sum = log_sum_exp(job->vocabulary, target);
-    double sum = 0.0;
-    for (size_t i = 0; i < job->vocabulary; i++) {
-        double log_probability = (double)logits[i] - log_sum, target_log = (double)target[i] - target_log_sum;
-        double target_probability = exp(target_log);
-        if (target_probability > 0.0) sum += target_probability * (target_log - log_probability);
-        if (job->gradient) logits[i] = (float)(job->weight * (exp(log_probability) - target_probability));
+    size_t count = job->vocabulary;
+    float *logits = job->loss->logits + row * count;
+    const float *target = job->loss->target_logits + row * count;
+    fl_divergence_row of = {.shift = largest_of(count, logits), .target_shift = largest_of(count, target)};
+    double own_sum = sum_exponentials(count, logits, of.shift);
+    double target_sum = sum_exponentials(count, target, of.target_shift), sum = 0.0;
+    of.scale = 1.0 / own_sum;
+    of.target_scale = 1.0 / target_sum;
+    for (size_t done = 0; done < count; done += PIECE) {
+        size_t part = count - done < PIECE ? count - done : PIECE;
+        sum += divergence_piece(&of, part, target + done, job->weight, job->gradient, logits + done);
     }
-    job->loss->row_loss[row] = sum;
+    double own_log = log(own_sum) + (double)of.shift, target_log = log(target_sum) + (double)of.target_shift;
+    job->loss->row_loss[row] = sum - (target_log - own_log);
 }
 
 /* hidden -> logits -> losses (and gradient_hidden) of `rows` rows; returns the sum of the losses. */
