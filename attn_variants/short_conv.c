@@ -58,9 +58,9 @@ void fl_short_conv_remember(const fl_short_conv_call *call, float *history) {
     memcpy(history + stays * width, call->input, call->tokens * width * sizeof *history);
 }
 
-/* Backward: an item is a run of channels of a source head, so that every gradient has one writer; taps are
- * worked off in groups whose weights and gradients stay in registers and the nearest cache. */
-enum { CHANNEL_RUN = 16, TAP_GROUP = 8 };
+/* Backward: an item is a run of channels of a source head, so that every gradient has one writer. One tap
+ * after another is passed over all tokens, its weights and their gradients in registers. */
+enum { CHANNEL_RUN = 16 };
 
 typedef struct fl_short_conv_backward_work {
     const fl_short_conv_call *call;
@@ -68,55 +68,63 @@ typedef struct fl_short_conv_backward_work {
     size_t runs; /* of a head */
 } fl_short_conv_backward_work;
 
-typedef struct fl_tap_group {
-    size_t head, channel, channels, tap, taps; /* channel: in the head */
-    float weight[TAP_GROUP][CHANNEL_RUN], gradient[TAP_GROUP][CHANNEL_RUN];
-} fl_tap_group;
+/* A tap's rows for one run of channels: output and input [rows] with their strides. */
+typedef struct fl_tap_rows {
+    size_t rows, output_stride, input_stride;
+    const float *output, *input;
+    float *gradient_input; /* strided like input; NULL: not wanted */
+} fl_tap_rows;
 
-static size_t weight_at(const fl_short_conv_call *call, const fl_tap_group *group, size_t tap, size_t i) {
-    return (group->head * call->head_dim + group->channel + i) * call->kernel + group->tap + tap;
+static void spread_whole_run(const fl_tap_rows *tap, const float *weight, float *gradient_weight) {
+    float w[CHANNEL_RUN], sum[CHANNEL_RUN] = {0}, nowhere[CHANNEL_RUN] = {0};
+    memcpy(w, weight, sizeof w);
+    for (size_t row = 0; row < tap->rows; row++) {
+        const float *restrict output = tap->output + row * tap->output_stride;
+        const float *restrict input = tap->input + row * tap->input_stride;
+        float *restrict to =
+            tap->gradient_input != NULL ? tap->gradient_input + row * tap->input_stride : nowhere;
+#pragma GCC unroll 16
+        for (size_t i = 0; i < CHANNEL_RUN; i++) {
+            sum[i] += output[i] * input[i];
+            to[i] += output[i] * w[i];
+        }
+    }
+    memcpy(gradient_weight, sum, sizeof sum);
 }
 
-/* The group's share of every gradient, over all tokens. */
-static void spread_group(const fl_short_conv_backward_work *work, fl_tap_group *group) {
-    const fl_short_conv_call *call = work->call;
-    float unused[CHANNEL_RUN] = {0};
-    size_t kept = call->kernel - 1, source = group->head / (call->heads / call->source_heads);
-    for (size_t token = 0; token < call->tokens; token++) {
-        const float *output =
-            work->gradients->output + (token * call->heads + group->head) * call->head_dim + group->channel;
-        for (size_t tap = 0; tap < group->taps; tap++) {
-            if (token + group->tap + tap < kept) continue;
-            size_t row = token + group->tap + tap - kept;
-            size_t at = (row * call->source_heads + source) * call->head_dim + group->channel;
-            const float *input = call->input + at;
-            float *to = work->gradients->input != NULL ? work->gradients->input + at : unused;
-            if (group->channels == CHANNEL_RUN) {
-                add_products(CHANNEL_RUN, output, input, group->gradient[tap]);
-                add_products(CHANNEL_RUN, output, group->weight[tap], to);
-            } else {
-                add_products(group->channels, output, input, group->gradient[tap]);
-                add_products(group->channels, output, group->weight[tap], to);
-            }
+static void spread_part_run(const fl_tap_rows *tap, size_t channels, const float *weight,
+                            float *gradient_weight) {
+    for (size_t row = 0; row < tap->rows; row++) {
+        for (size_t i = 0; i < channels; i++) {
+            float output = tap->output[row * tap->output_stride + i];
+            gradient_weight[i] += output * tap->input[row * tap->input_stride + i];
+            if (tap->gradient_input != NULL)
+                tap->gradient_input[row * tap->input_stride + i] += output * weight[i];
         }
     }
 }
 
-static void spread_taps(const fl_short_conv_backward_work *work, size_t head, size_t channel, size_t tap) {
+static void spread_tap(const fl_short_conv_backward_work *work, size_t head, size_t channel, size_t tap) {
     const fl_short_conv_call *call = work->call;
-    fl_tap_group group = {.head = head, .channel = channel, .tap = tap};
-    size_t channels = call->head_dim - channel, taps = call->kernel - tap;
-    group.channels = channels < CHANNEL_RUN ? channels : CHANNEL_RUN;
-    group.taps = taps < TAP_GROUP ? taps : TAP_GROUP;
-    for (size_t t = 0; t < group.taps; t++) {
-        for (size_t i = 0; i < group.channels; i++)
-            group.weight[t][i] = call->weight[weight_at(call, &group, t, i)];
-    }
-    spread_group(work, &group);
-    for (size_t t = 0; work->gradients->weight != NULL && t < group.taps; t++) {
-        for (size_t i = 0; i < group.channels; i++)
-            work->gradients->weight[weight_at(call, &group, t, i)] += group.gradient[t][i];
-    }
+    const fl_short_conv_gradients *out = work->gradients;
+    float weight[CHANNEL_RUN] = {0}, gradient[CHANNEL_RUN] = {0};
+    size_t channels = call->head_dim - channel < CHANNEL_RUN ? call->head_dim - channel : CHANNEL_RUN;
+    size_t back = call->kernel - 1 - tap, source = head / (call->heads / call->source_heads);
+    size_t at = (head * call->head_dim + channel) * call->kernel + tap;
+    if (back >= call->tokens) return;
+    fl_tap_rows rows = {.rows = call->tokens - back,
+                        .output_stride = call->heads * call->head_dim,
+                        .input_stride = call->source_heads * call->head_dim};
+    rows.output = out->output + back * rows.output_stride + head * call->head_dim + channel;
+    rows.input = call->input + source * call->head_dim + channel;
+    if (out->input != NULL) rows.gradient_input = out->input + source * call->head_dim + channel;
+    for (size_t i = 0; i < channels; i++) weight[i] = call->weight[at + i * call->kernel];
+    if (channels == CHANNEL_RUN)
+        spread_whole_run(&rows, weight, gradient);
+    else
+        spread_part_run(&rows, channels, weight, gradient);
+    for (size_t i = 0; out->weight != NULL && i < channels; i++)
+        out->weight[at + i * call->kernel] += gradient[i];
 }
 
 static void add_bias(const fl_short_conv_backward_work *work, size_t head, size_t channel) {
@@ -136,7 +144,7 @@ static void spread_run(void *context, size_t item, size_t worker) {
     size_t source = item / work->runs, channel = item % work->runs * CHANNEL_RUN;
     size_t group = call->heads / call->source_heads;
     for (size_t head = source * group; head < (source + 1) * group; head++) {
-        for (size_t tap = 0; tap < call->kernel; tap += TAP_GROUP) spread_taps(work, head, channel, tap);
+        for (size_t tap = 0; tap < call->kernel; tap++) spread_tap(work, head, channel, tap);
         add_bias(work, head, channel);
     }
 }
