@@ -4,6 +4,10 @@ void fl_progress_report(const fl_progress *progress, const char *stage, size_t d
     if (progress != NULL && progress->report != NULL) progress->report(progress->context, stage, done, total);
 }
 
+void fl_progress_detail(const fl_progress *progress, const char *text) {
+    if (progress != NULL && progress->detail != NULL) progress->detail(progress->context, text);
+}
+
 bool fl_progress_cancelled(const fl_progress *progress) {
     return progress != NULL && progress->cancelled != NULL && progress->cancelled(progress->context);
 }

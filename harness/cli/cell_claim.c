@@ -87,6 +87,11 @@ static bool cancelled(void *context) {
     return (held > 0 && lost == held) || fl_progress_cancelled(beat->outer);
 }
 
+static void detail(void *context, const char *text) {
+    const fl_cell_beat *beat = context;
+    fl_progress_detail(beat->outer, text);
+}
+
 fl_progress fl_cell_beat_progress(fl_cell_beat *beat) {
-    return (fl_progress){.report = report, .cancelled = cancelled, .context = beat};
+    return (fl_progress){.report = report, .detail = detail, .cancelled = cancelled, .context = beat};
 }

@@ -37,9 +37,12 @@ static fl_status load_text(fl_cell_group *group, const fl_cell_work *cell, fl_er
     return FL_OK;
 }
 
+typedef struct fl_training_desk fl_training_desk;
+
 typedef struct {
     const fl_cell_group *group;
     const fl_cell_work *cell;
+    fl_training_desk *desk;
 } fl_training_view;
 
 /* Perplexity of the first sequences of the evaluation text, end to end. */
@@ -65,18 +68,64 @@ bool fl_cell_trains_with(const fl_cell_work *a, const fl_cell_work *b) {
 }
 
 /* What the jobs of one call point to. */
-typedef struct {
+struct fl_training_desk {
     fl_training_view views[MOST];
     fl_training_hooks hooks[MOST];
     fl_training_job jobs[MOST];
     char checkpoints[MOST][PATH_BYTES];
-} fl_training_desk;
+    size_t count;
+    const fl_progress *progress;
+    double start;         /* seconds, monotonic, after the first step of this call, ... */
+    size_t tokens_before; /* ... and what had been seen by then */
+};
+
+/* Smallest and largest of a figure over the jobs' last steps; not finite where one diverged. */
+static void range_of(const fl_training_desk *desk, bool of_loss, double *least, double *most) {
+    *least = INFINITY;
+    *most = -INFINITY;
+    for (size_t i = 0; i < desk->count; i++) {
+        const fl_training_history *history = desk->jobs[i].history;
+        if (history->steps == 0) continue;
+        double value = (of_loss ? history->loss : history->gradient_norm)[history->steps - 1];
+        *least = fmin(*least, value);
+        *most = fmax(*most, value);
+    }
+}
+
+static int print_range(char *out, size_t bytes, const char *name, double least, double most) {
+    if (least == most) return snprintf(out, bytes, "%s %.4g, ", name, least);
+    return snprintf(out, bytes, "%s %.4g to %.4g, ", name, least, most);
+}
+
+/* Tells of loss, gradient and speed. */
+static void on_step(void *context, const fl_training_history *history) {
+    const fl_training_view *view = context;
+    fl_training_desk *desk = view->desk;
+    double now = fl_console_seconds(), least = 0, most = 0;
+    if (desk->start == 0) {
+        desk->start = now;
+        desk->tokens_before = history->tokens_seen;
+    }
+    char text[FL_CONSOLE_DETAIL_BYTES];
+    range_of(desk, true, &least, &most);
+    int used = print_range(text, sizeof text, "loss", least, most);
+    range_of(desk, false, &least, &most);
+    used += print_range(text + used, sizeof text - (size_t)used, "gradient", least, most);
+    if (now > desk->start && history->tokens_seen > desk->tokens_before) {
+        double speed = (double)(history->tokens_seen - desk->tokens_before) / (now - desk->start);
+        snprintf(text + used, sizeof text - (size_t)used, "%.0f tokens/s", speed);
+    } else {
+        text[used - 2] = '\0'; /* the comma */
+    }
+    fl_progress_detail(desk->progress, text);
+}
 
 static void fill_job(fl_training_desk *desk, size_t index, const fl_cell_list *list,
                      const fl_cell_group *group, fl_cell_work *cell) {
     snprintf(desk->checkpoints[index], PATH_BYTES, "%s/%s.training.safetensors", list->out, cell->run_id);
-    desk->views[index] = (fl_training_view){.group = group, .cell = cell};
-    desk->hooks[index] = (fl_training_hooks){.evaluate = evaluate, .context = &desk->views[index]};
+    desk->views[index] = (fl_training_view){.group = group, .cell = cell, .desk = desk};
+    desk->hooks[index] =
+        (fl_training_hooks){.step = on_step, .evaluate = evaluate, .context = &desk->views[index]};
     desk->jobs[index] = (fl_training_job){.config = &cell->parts.train,
                                           .mechanism = cell->linearised.mechanism,
                                           .checkpoint_path = desk->checkpoints[index],
@@ -106,6 +155,8 @@ fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell
     fl_training_desk *desk = NULL;
     FL_TRY(FL_ALLOCATE(&desk, 1, error));
     fl_status status = FL_OK;
+    desk->count = count;
+    desk->progress = progress;
     for (size_t i = 0; i < count; i++) {
         FL_TRY_DONE(status, fl_training_check_overlap(&cells[i]->parts.train, &group->training.sequences,
                                                       &group->text.sequences, error));

@@ -67,29 +67,60 @@ static void duration(double seconds, char *out, size_t bytes) {
     }
 }
 
-static void start_stage(fl_console *console, const char *stage, double now) {
+static void start_stage(fl_console *console, const char *stage, size_t done, size_t total, double now) {
     fl_console_end_line(console);
     snprintf(console->stage, sizeof console->stage, "%s", stage);
+    console->detail[0] = '\0';
     console->stage_start = now;
     console->last_shown = 0;
+    console->stage_first = done;
+    console->tenths = total > 0 ? done * 10 / total : 0;
     if (!console->terminal) fprintf(stderr, "%s\n", console->stage);
+}
+
+/* "training 20/200: loss 2.31, 812 tokens/s, left: 45 s" */
+static void print_stage(const fl_console *console, size_t done, size_t total, double now) {
+    double spent = now - console->stage_start;
+    size_t made = done - console->stage_first;
+    fprintf(stderr, "%s %zu/%zu", console->stage, done, total);
+    if (console->detail[0] != '\0') fprintf(stderr, ": %s", console->detail);
+    if (made == 0 || done >= total || spent <= 1) return;
+    char left[32];
+    duration(spent / (double)made * (double)(total - done), left, sizeof left);
+    fprintf(stderr, ", left: %s", left);
+}
+
+/* Whether a line is due where there is no terminal. */
+static bool tenth_reached(fl_console *console, size_t done, size_t total) {
+    size_t tenths = total > 0 ? done * 10 / total : 0;
+    if (console->detail[0] == '\0' || tenths <= console->tenths) return false;
+    console->tenths = tenths;
+    return true;
 }
 
 static void report(void *context, const char *stage, size_t done, size_t total) {
     fl_console *console = context;
     double now = fl_console_seconds();
-    if (strncmp(console->stage, stage, sizeof console->stage - 1) != 0) start_stage(console, stage, now);
-    if (!console->terminal || (done < total && now - console->last_shown < 0.1)) return;
-    console->last_shown = now;
-    char left[32] = "";
-    double spent = now - console->stage_start;
-    if (done > 0 && done < total && spent > 1) {
-        duration(spent / (double)done * (double)(total - done), left, sizeof left);
+    bool another = strncmp(console->stage, stage, sizeof console->stage - 1) != 0;
+    if (another || done < console->last_done) start_stage(console, stage, done, total, now);
+    console->last_done = done;
+    if (!console->terminal) {
+        if (!tenth_reached(console, done, total)) return;
+        print_stage(console, done, total, now);
+        fputc('\n', stderr);
+        return;
     }
-    fprintf(stderr, "\r\033[K%s %zu/%zu%s%s", console->stage, done, total, left[0] != '\0' ? ", left: " : "",
-            left);
+    if (done < total && now - console->last_shown < 0.1) return;
+    console->last_shown = now;
+    fprintf(stderr, "\r\033[K");
+    print_stage(console, done, total, now);
     fflush(stderr);
     console->line_open = true;
+}
+
+static void detail(void *context, const char *text) {
+    fl_console *console = context;
+    snprintf(console->detail, sizeof console->detail, "%s", text);
 }
 
 static bool cancelled(void *context) {
@@ -100,5 +131,5 @@ static bool cancelled(void *context) {
 fl_progress fl_console_progress(fl_console *console) {
     memset(console, 0, sizeof *console);
     console->terminal = isatty(STDERR_FILENO) == 1;
-    return (fl_progress){.report = report, .cancelled = cancelled, .context = console};
+    return (fl_progress){.report = report, .detail = detail, .cancelled = cancelled, .context = console};
 }
