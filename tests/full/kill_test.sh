@@ -10,8 +10,12 @@ kills=${KILLS:-200}
 RANDOM=${KILL_SEED:-1}
 model=$(realpath tests/fixtures/reference/llama_gqa)
 work=$(mktemp -d "${TMPDIR:-/tmp}/frostline-kill-XXXXXX")
-child=
-cleanup() { [ -z "$child" ] || kill -KILL "$child" 2>/dev/null || true; rm -rf "$work"; }
+children=()
+cleanup() {
+  local child
+  for child in "${children[@]}"; do kill -KILL "$child" 2>/dev/null || true; done
+  rm -rf "$work"
+}
 trap cleanup EXIT
 fail() { echo "kill test: $*"; ls -la "$work/out"; tail -n 20 "$work/log"; exit 1; }
 
@@ -86,20 +90,30 @@ check_end() {
   [ -z "$stray" ] || fail "left behind: $stray"
 }
 
-# A moment anywhere between the start and a little after the end of what is left; sweeps follow one another until there have
-# been enough kills.
+# A moment anywhere between the start and a little after the end of what is left; in a third of the rounds two workers are
+# killed, one after the other. Sweeps follow one another until there have been enough kills.
 while [ "$killed" -lt "$kills" ]; do
-  before=${#hashes[@]}
-  left=$((whole * (cells - before) / cells + 60))
-  "${run[@]}" --batch $((1 + RANDOM % 3)) >"$work/log" 2>&1 &
-  child=$!
-  moment=$(((RANDOM * 32768 + RANDOM) % left))
-  sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
-  kill -KILL "$child" 2>/dev/null || true
-  code=0
-  wait "$child" 2>/dev/null || code=$?
-  child=
-  if [ "$code" -eq 137 ]; then killed=$((killed + 1)); elif [ "$code" -ne 0 ]; then fail "exit $code without a kill"; fi
+  left=$((whole * (cells - ${#hashes[@]}) / cells + 60))
+  workers=$((RANDOM % 3 == 0 ? 2 : 1))
+  children=()
+  for ((w = 0; w < workers; w++)); do
+    "${run[@]}" --batch $((1 + RANDOM % 3)) >"$work/log" 2>&1 &
+    children+=($!)
+  done
+  # The shell tells of every job that was killed: not worth reading.
+  exec 3>&2 2>/dev/null
+  for child in "${children[@]}"; do
+    moment=$(((RANDOM * 32768 + RANDOM) % left / workers))
+    sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
+    kill -KILL "$child" 2>/dev/null || true
+  done
+  for child in "${children[@]}"; do
+    code=0
+    wait "$child" 2>/dev/null || code=$?
+    if [ "$code" -eq 137 ]; then killed=$((killed + 1)); elif [ "$code" -ne 0 ]; then fail "exit $code without a kill"; fi
+  done
+  exec 2>&3 3>&-
+  children=()
   check_finished
   if [ "${#hashes[@]}" -eq $cells ]; then
     check_end
