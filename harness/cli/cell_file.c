@@ -155,6 +155,10 @@ static fl_status write_self_check(fl_run_file *file, const fl_self_check_report 
     return FL_OK;
 }
 
+static const char *text_name(const char *path, const char *ids, const fl_self_generated *own) {
+    return own->node != NULL ? "self_generated" : path != NULL ? path : ids;
+}
+
 static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *content, fl_error *error) {
     const fl_experiment *experiment = content->cell->experiment;
     const fl_cell_group *group = content->group;
@@ -183,10 +187,12 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
         {&provenance->weights_hash_before, group->weights.text},
         {&provenance->weights_hash_after, content->weights_after.text},
         {&provenance->tokenizer_hash, group->tokenizer.text[0] != '\0' ? group->tokenizer.text : NULL},
-        {&provenance->text, experiment->text.path != NULL ? experiment->text.path : experiment->text.ids},
+        {&provenance->text,
+         text_name(experiment->text.path, experiment->text.ids, &experiment->text.self_generated)},
         {&provenance->text_hash, group->text.rows.text},
         {&provenance->mechanism, variant->mechanism_path},
-        {&provenance->train_text, parts->train.path != NULL ? parts->train.path : parts->train.ids},
+        {&provenance->train_text,
+         text_name(parts->train.path, parts->train.ids, &parts->train.self_generated)},
         {&provenance->train_text_hash, parts->has_train ? parts->train_hash.text : NULL},
         {&provenance->tasks_hash, parts->tasks.count > 0 ? parts->tasks_hash.text : NULL},
     };

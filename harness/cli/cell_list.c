@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/cli/sampled_text.h"
 #include "harness/store/run_file.h"
 
 static bool same_text(const char *a, const char *b) {
@@ -15,6 +16,7 @@ static bool same_text(const char *a, const char *b) {
 static bool share_pass(const fl_experiment *a, const fl_experiment *b) {
     return same_text(a->model_path, b->model_path) && a->has_text == b->has_text &&
            same_text(a->text.path, b->text.path) && same_text(a->text.ids, b->text.ids) &&
+           fl_self_generated_same(&a->text.self_generated, &b->text.self_generated) &&
            a->text.sequence_length == b->text.sequence_length && a->text.sequences == b->text.sequences &&
            a->measure.teacher_forced == b->measure.teacher_forced &&
            a->measure.propagated == b->measure.propagated &&
@@ -223,11 +225,23 @@ static fl_status first_state(const fl_cell_list *list, fl_cell_work *cell, fl_er
     return fl_cell_take_state(list, cell, state, error);
 }
 
+/* The recipe of a self-generated training text stands for its content. */
+static fl_status hash_sampled(fl_cell_work *cell, const fl_cell_group *group, fl_error *error) {
+    fl_train_config *train = &cell->parts.train;
+    fl_sampled_text text;
+    if (!cell->parts.has_train || train->self_generated.node == NULL) return FL_OK;
+    FL_TRY(fl_sampled_text_describe(&train->self_generated, train->sequence_length, &group->bench,
+                                    &group->weights, &text, error));
+    cell->parts.train_hash = text.recipe;
+    return FL_OK;
+}
+
 static void set_up_cell(fl_cell_list *list, fl_cell_work *cell, const fl_cell_group *group) {
     fl_error error;
     if (cell->state != FL_CELL_PENDING && cell->state != FL_CELL_ELSEWHERE) return;
     fl_status status = fl_linearised_bind(cell->experiment, &group->bench, &cell->linearised, &error);
     if (status == FL_OK) status = fl_cell_parts_bind(cell->experiment, &cell->parts, &error);
+    if (status == FL_OK) status = hash_sampled(cell, group, &error);
     if (status == FL_OK) status = identify(list, cell, group, &error);
     if (status == FL_OK) status = first_state(list, cell, &error);
     if (status != FL_OK) fl_cell_fail(cell, &error);
@@ -252,6 +266,21 @@ static bool works_without_text(const fl_cell_list *list, size_t index) {
     return true;
 }
 
+static fl_status load_text(const fl_cell_list *list, const fl_experiment *experiment, fl_cell_group *out,
+                           fl_error *error) {
+    const fl_text_config *config = &experiment->text;
+    fl_sampled_text text;
+    if (config->self_generated.node == NULL) {
+        return fl_text_source_load(config, experiment->model_path, out->bench.model->config.vocabulary,
+                                   &out->text, error);
+    }
+    FL_TRY(fl_sampled_text_describe(&config->self_generated, config->sequence_length, &out->bench,
+                                    &out->weights, &text, error));
+    if (list->outline) return fl_sampled_text_outline(&text, config->sequences, &out->text, error);
+    return fl_sampled_text_load(&text, &out->bench, list->out, config->sequences, list->threads,
+                                list->progress, &out->text, error);
+}
+
 fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error) {
     memset(out, 0, sizeof *out);
     const fl_experiment *first = NULL;
@@ -263,16 +292,14 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `model: {path: ...}` is missing", list->config);
     }
     if (!first->has_text && !works_without_text(list, index)) {
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: `text: {path: ...}` or `{ids: ...}` is missing",
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "%s: `text: {path: ...}`, `{ids: ...}` or `{self_generated: ...}` is missing",
                             list->config);
     }
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_workbench_open(first->model_path, &out->bench, error));
     FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
-    if (first->has_text) {
-        FL_TRY_DONE(status, fl_text_source_load(&first->text, first->model_path,
-                                                out->bench.model->config.vocabulary, &out->text, error));
-    }
+    if (first->has_text) FL_TRY_DONE(status, load_text(list, first, out, error));
     if (first->text.path != NULL)
         FL_TRY_DONE(status, hash_tokenizer(first->model_path, &out->tokenizer, error));
     for (size_t i = 0; i < list->count; i++) {

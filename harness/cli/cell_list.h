@@ -50,7 +50,11 @@ typedef struct fl_cell_work {
 
 typedef struct fl_cell_list {
     const char *config, *out;
-    fl_sweep_policy policy; /* set before a group is opened */
+    /* Set before a group is opened: */
+    fl_sweep_policy policy;
+    bool outline;                /* a plan: self-generated text is counted, not sampled */
+    size_t threads;              /* for sampling it */
+    const fl_progress *progress; /* likewise; may be NULL */
     fl_experiment_list *experiments;
     size_t count, groups;
     fl_cell_work *cells;

@@ -57,8 +57,10 @@ static fl_status bind(fl_experiment *experiment, fl_cell_parts *out, fl_error *e
     if (is_given(experiment->train)) {
         FL_TRY(fl_train_config_bind(experiment->train, experiment->resolved, &out->train, error));
         out->has_train = true;
-        fl_status status =
-            fl_hash_path(out->train.path != NULL ? out->train.path : out->train.ids, &out->train_hash, error);
+        fl_status status = out->train.self_generated.node != NULL
+                               ? FL_OK
+                               : fl_hash_path(out->train.path != NULL ? out->train.path : out->train.ids,
+                                              &out->train_hash, error);
         if (status != FL_OK) return fl_error_prepend(error, status, "train");
     }
     FL_TRY(bind_ablations(experiment->measure.ablate, out, error));

@@ -17,7 +17,7 @@ typedef struct fl_cell_parts {
     fl_task_config_list tasks;
     size_t ablation_count;
     fl_branch ablations[FL_BRANCH_COUNT];
-    fl_hash train_hash; /* of the training data's bytes; "" without training */
+    fl_hash train_hash; /* of the training data's bytes; "" without training, or self-generated */
     fl_hash tasks_hash; /* of the data of all tasks; "" without tasks */
     fl_hash tasks_key;  /* of the tasks' configuration: cells with the same key share opened tasks */
 } fl_cell_parts;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/cli/sampled_text.h"
 #include "harness/engine/layer_fit.h"
 #include "harness/measure/text_evaluation.h"
 
@@ -16,22 +17,37 @@ static bool same(const char *a, const char *b) {
 }
 
 static bool same_data(const fl_train_config *a, const fl_train_config *b) {
-    return same(a->path, b->path) && same(a->ids, b->ids) && a->sequence_length == b->sequence_length &&
-           a->sequences == b->sequences;
+    return same(a->path, b->path) && same(a->ids, b->ids) &&
+           fl_self_generated_same(&a->self_generated, &b->self_generated) &&
+           a->sequence_length == b->sequence_length && a->sequences == b->sequences;
+}
+
+static fl_status read_text(const fl_cell_list *list, fl_cell_group *group, const fl_cell_work *cell,
+                           const fl_progress *progress, fl_error *error) {
+    const fl_train_config *train = &cell->parts.train;
+    if (train->self_generated.node != NULL) {
+        fl_sampled_text sampled;
+        FL_TRY(fl_sampled_text_describe(&train->self_generated, train->sequence_length, &group->bench,
+                                        &group->weights, &sampled, error));
+        return fl_sampled_text_load(&sampled, &group->bench, list->out, train->sequences, list->threads,
+                                    progress, &group->training, error);
+    }
+    const fl_text_config text = {.path = train->path,
+                                 .ids = train->ids,
+                                 .sequence_length = train->sequence_length,
+                                 .sequences = train->sequences};
+    return fl_text_source_load(&text, cell->experiment->model_path, group->bench.model->config.vocabulary,
+                               &group->training, error);
 }
 
 /* The group's training text when it is this one, else loads it in its place. */
-static fl_status load_text(fl_cell_group *group, const fl_cell_work *cell, fl_error *error) {
+static fl_status load_text(const fl_cell_list *list, fl_cell_group *group, const fl_cell_work *cell,
+                           const fl_progress *progress, fl_error *error) {
     const fl_train_config *train = &cell->parts.train;
     if (group->training_of != NULL && same_data(group->training_of, train)) return FL_OK;
     fl_text_source_release(&group->training);
     group->training_of = NULL;
-    fl_text_config text = {.path = train->path,
-                           .ids = train->ids,
-                           .sequence_length = train->sequence_length,
-                           .sequences = train->sequences};
-    fl_status status = fl_text_source_load(&text, cell->experiment->model_path,
-                                           group->bench.model->config.vocabulary, &group->training, error);
+    fl_status status = read_text(list, group, cell, progress, error);
     if (status != FL_OK) return fl_error_prepend(error, status, "train");
     group->training_of = train;
     return FL_OK;
@@ -151,7 +167,7 @@ static fl_status run_jobs(const fl_network *network, const fl_training_job *jobs
 fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell_work *const *cells,
                          size_t count, const fl_progress *progress, fl_error *error) {
     assert(count > 0 && count <= MOST);
-    FL_TRY(load_text(group, cells[0], error));
+    FL_TRY(load_text(list, group, cells[0], progress, error));
     fl_training_desk *desk = NULL;
     FL_TRY(FL_ALLOCATE(&desk, 1, error));
     fl_status status = FL_OK;

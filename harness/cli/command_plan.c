@@ -136,6 +136,7 @@ static int run(const fl_command *command, int argc, char **argv) {
                           &error) != FL_OK) {
         return fl_command_fail(command, &error);
     }
+    list->outline = true;
     fl_status status = plan(list, &arguments, &given, &error);
     if (given.slurm) warn(command, list);
     code = fl_cell_list_count(list, FL_CELL_FAILED) > 0 ? FL_EXIT_FAILURE : FL_EXIT_OK;

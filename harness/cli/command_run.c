@@ -376,6 +376,8 @@ static int run(const fl_command *command, int argc, char **argv) {
                                            .listener = on_cell,
                                            .checked = on_checked,
                                            .context = &console};
+    list->threads = given.threads;
+    list->progress = &progress;
     run_all(list, &options, given.wait, &console);
     bool presented = present(list, &console);
     /* Trouble with tidiness is no failure. */
@@ -391,6 +393,9 @@ const fl_command fl_command_run = {
     .summary = "measures one cell or a sweep; cells that are done are kept",
     .help =
         "key=value overrides the config, also inside: variant.window=120, text.sequences=4.\n"
+        "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
+        "temperature, top_p, top_k,\n"
+        "seed}: sampled from the frozen model once and kept beside the run files; likewise under train.\n"
         "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
         "Several processes, also on several machines, may run the same command in one DIR: each takes cells "
         "that\n"

@@ -18,7 +18,7 @@ static const fl_option top_options[] = {
      "what to call it in tables and files"},
     {"model", FL_OPTION_NODE, offsetof(top_level, model), NULL, 0, 0, NULL, "the frozen model: {path: ...}"},
     {"text", FL_OPTION_NODE, offsetof(top_level, text), NULL, 0, 0, NULL,
-     "the evaluation text: {path: ...} or {ids: ...}"},
+     "the evaluation text: {path: ...}, {ids: ...} or {self_generated: ...}"},
     {"variant", FL_OPTION_NODE, offsetof(top_level, variant), NULL, 0, 0, NULL,
      "the rule and its interventions"},
     {"train", FL_OPTION_NODE, offsetof(top_level, train), NULL, 0, 0, NULL,
@@ -43,6 +43,14 @@ static const fl_option model_options[] = {
          0,                                                                                                  \
          NULL,                                                                                               \
          "a JSON list of lists of token ids"},                                                               \
+        {"self_generated",                                                                                   \
+         FL_OPTION_NODE,                                                                                     \
+         offsetof(fl_text_config, self_generated.node),                                                      \
+         NULL,                                                                                               \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         "sampled from the frozen model: {tokens: ...}"},                                                    \
         {"sequence_length",                                                                                  \
          FL_OPTION_SIZE,                                                                                     \
          offsetof(fl_text_config, sequence_length),                                                          \
@@ -89,18 +97,25 @@ static fl_status bind_text(fl_experiment *experiment, const fl_node *node, fl_er
     if (!is_given(node)) return FL_OK;
     FL_TRY(expect_kind(node, FL_NODE_MAPPING, "text: expected a mapping: {path: file} or {ids: file.json}",
                        error));
+    const fl_node *own = fl_node_get(node, "self_generated");
     bool path = is_given(fl_node_get(node, "path")), ids = is_given(fl_node_get(node, "ids"));
     if (path && ids)
         return fl_node_error(fl_node_get(node, "ids"), error, "text: give path or ids, not both");
+    if (is_given(own) && (path || ids))
+        return fl_node_error(own, error, "text: give self_generated or %s, not both", path ? "path" : "ids");
     const fl_option *options = ids ? text_options_for_ids : text_options_for_path;
     fl_text_config *text = &experiment->text;
     FL_TRY(fl_options_bind(node, &(fl_option_table){options, COUNT(text_options_for_path), text}, 1, "text",
                            experiment->resolved, error));
-    if (!path && !ids)
-        return fl_node_error(node, error, "text: path (a text file) or ids (a JSON file) is missing");
-    if (path && text->sequence_length < 2) {
+    FL_TRY(
+        fl_self_generated_bind(&text->self_generated, FL_SELF_GENERATED_TEXT, experiment->resolved, error));
+    if (!path && !ids && !is_given(own))
+        return fl_node_error(node, error,
+                             "text: path (a text file), ids (a JSON file) or self_generated is missing");
+    if (!ids && text->sequence_length < 2) {
         return fl_node_error(fl_node_get(node, "sequence_length"), error,
-                             "text.sequence_length: at least 2 with text.path");
+                             "text.sequence_length: at least 2 with text.%s",
+                             path ? "path" : "self_generated");
     }
     experiment->has_text = true;
     return FL_OK;

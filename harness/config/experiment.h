@@ -11,10 +11,12 @@
 #include "harness/base/status.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
+#include "harness/config/self_generated.h"
 
 typedef struct fl_text_config {
     char *path;             /* a text file, or NULL */
-    char *ids;              /* a JSON file: list of lists of token ids, or NULL; exactly one of path and ids */
+    char *ids;              /* a JSON file: list of lists of token ids, or NULL */
+    fl_self_generated self_generated; /* exactly one of path, ids and this */
     size_t sequence_length; /* tokens; with ids: 0 = as they are */
     size_t sequences;       /* at most so many; 0 = all there are */
 } fl_text_config;

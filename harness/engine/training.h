@@ -14,6 +14,7 @@
 #include "harness/base/status.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
+#include "harness/config/self_generated.h"
 #include "harness/engine/network.h"
 #include "harness/engine/sequences.h"
 
@@ -30,7 +31,8 @@ typedef struct fl_train_config {
     int objective; /* fl_objective */
     size_t steps, warmup_steps, batch, accumulate;
     double learning_rate, adapter_learning_rate, clip, weight_decay, beta1, beta2, epsilon;
-    char *path, *ids;       /* exactly one */
+    char *path, *ids;       /* exactly one of these and self_generated */
+    fl_self_generated self_generated;
     size_t sequence_length; /* resolved: 1024 for a text when not given; 0 = lists as they are */
     size_t sequences;       /* at most so many of the data's; 0 = all */
     int order;              /* fl_train_order */

@@ -51,6 +51,10 @@ static const fl_option train_options[] = {
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_train_config, ids),
      .help = "a JSON file: a list of lists of token ids"},
+    {.key = "self_generated",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_train_config, self_generated.node),
+     .help = "sampled from the frozen model: {tokens: ...}"},
     SIZE(sequence_length, "0", 0, LARGEST_LENGTH,
          "tokens a sequence; 0 = 1024 of a text, lists of ids as they are"),
     SIZE(sequences, "0", 0, LARGEST_STEPS, "use at most so many sequences of the data; 0 = all"),
@@ -79,8 +83,9 @@ static const fl_option train_options[] = {
 enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };
 
 static fl_status check(const fl_node *node, fl_train_config *config, fl_error *error) {
-    if ((config->path != NULL) == (config->ids != NULL)) {
-        return fl_node_error(node, error, "train: exactly one of path and ids is needed");
+    const bool own = config->self_generated.node != NULL;
+    if ((config->path != NULL) + (config->ids != NULL) + own != 1) {
+        return fl_node_error(node, error, "train: exactly one of path, ids and self_generated is needed");
     }
     if (config->beta1 >= 1.0 || config->beta2 >= 1.0) {
         return fl_node_error(node, error, "train: beta1 and beta2 must be below 1");
@@ -88,7 +93,7 @@ static fl_status check(const fl_node *node, fl_train_config *config, fl_error *e
     if (config->sequence_length == 1) {
         return fl_node_error(node, error, "train: a sequence_length of 1 leaves nothing to predict");
     }
-    if (config->path != NULL && config->sequence_length == 0)
+    if ((config->path != NULL || own) && config->sequence_length == 0)
         config->sequence_length = DEFAULT_SEQUENCE_LENGTH;
     return FL_OK;
 }
@@ -99,6 +104,8 @@ fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_tr
     const fl_option_table table = {train_options, TRAIN_OPTIONS, out};
     FL_TRY(fl_options_bind(node, &table, 1, "train", resolved, error));
     fl_status status = check(node, out, error);
+    if (status == FL_OK)
+        status = fl_self_generated_bind(&out->self_generated, FL_SELF_GENERATED_TRAIN, resolved, error);
     if (status != FL_OK) fl_train_config_release(out);
     return status;
 }

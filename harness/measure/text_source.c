@@ -1,5 +1,6 @@
 #include "harness/measure/text_source.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -242,6 +243,7 @@ fl_status fl_text_source_tokenizer_path(const char *model_path, char **out, fl_e
 fl_status fl_text_source_load(const fl_text_config *config, const char *model_path, size_t vocabulary,
                               fl_text_source *out, fl_error *error) {
     *out = (fl_text_source){0};
+    assert(config->ids != NULL || config->path != NULL);
     if (config->ids != NULL) {
         return fl_text_source_from_ids(config->ids, vocabulary, config->sequence_length, config->sequences,
                                        out, error);

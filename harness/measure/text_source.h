@@ -38,7 +38,7 @@ fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t se
 fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
                                    size_t sequence_length, size_t sequences, fl_text_source *out, fl_error *error);
 
-/* What a config's `text:` asks for. The model's tokenizer is opened only when there is a text file. model_path: as given to
+/* What a config's `text:` asks for by path or ids (self-generated text is sampled by the caller). The model's tokenizer is opened only when there is a text file. model_path: as given to
  * fl_model_open. */
 fl_status fl_text_source_load(const fl_text_config *config, const char *model_path, size_t vocabulary,
                               fl_text_source *out, fl_error *error);

@@ -218,6 +218,73 @@ static void test_data_check_tells_complete_altered_and_unknown_folders_apart(voi
     expect(1, "data list --manifests /nowhere", "/nowhere", NULL);
 }
 
+/* A config of the tiny model, measured on its own text after `train`. */
+static const char *own_text_config(const char *train) {
+    static char arguments[TEXT_BYTES];
+    char config[TEXT_BYTES];
+    snprintf(config, sizeof config,
+             "model: {path: %s}\n"
+             "text: {self_generated: {tokens: 100}, sequence_length: 40}\n"
+             "variant: {rule: kda, window: 4, sinks: 1}\n"
+             "measure: {propagated: false, diagnostics: false}\n%s\n",
+             folder, train);
+    fl_write_file(inside("own.yaml"), config, strlen(config));
+    snprintf(arguments, sizeof arguments, "%s --out %s --threads 2", inside("own.yaml"), inside("out"));
+    return arguments;
+}
+
+static void run_own(int code, const char *command, const char *config, const char *text) {
+    char arguments[3 * TEXT_BYTES];
+    snprintf(arguments, sizeof arguments, "%s %s", command, config);
+    expect(code, arguments, text, NULL);
+}
+
+static char *shell(const char *format) {
+    char command[PATH_BYTES + TEXT_BYTES], *output = NULL;
+    snprintf(command, sizeof command, format, inside("out"));
+    fl_run_command(command, &output);
+    return output;
+}
+
+static void test_a_model_is_calibrated_and_measured_on_its_own_text(void **state) {
+    (void)state;
+    static const char train[] =
+        "train: {objective: layer_mse, steps: 20, warmup_steps: 2, sequence_length: 40, "
+        "self_generated: {tokens: 200}}";
+    const char *config = own_text_config(train);
+    run_own(0, "plan", config, "3 x 40");
+    char *ids = shell("ls %s 2>/dev/null | wc -l");
+    assert_int_equal(atoi(ids), 0); /* a plan samples nothing */
+    fl_memory_free(ids);
+    run_own(0, "run", config, "training 10/20: loss ");
+    char *before = shell("cd %s && ls self_generated-*.json && md5sum self_generated-*.json");
+    assert_non_null(strstr(before, "self_generated-"));
+    /* The plan's run id is the run's: what is there is kept. */
+    run_own(0, "plan", config, "1 done");
+    /* The texts are sampled once: another variant finds them. */
+    char other[2 * TEXT_BYTES];
+    snprintf(other, sizeof other, "%s variant.window=6", config);
+    run_own(0, "run", other, "kda");
+    char *after = shell("cd %s && ls self_generated-*.json && md5sum self_generated-*.json");
+    assert_string_equal(after, before);
+    fl_memory_free(before);
+    fl_memory_free(after);
+}
+
+static void test_own_text_is_refused_where_it_makes_no_sense(void **state) {
+    (void)state;
+    run_own(1, "run",
+            own_text_config("train: {objective: layer_mse, steps: 2, sequence_length: 40, self_generated: "
+                            "{tokens: 100, seed: 1}}"),
+            "are also in the evaluation text");
+    run_own(1, "plan", own_text_config("train: {steps: 2, path: a, self_generated: {tokens: 100}}"),
+            "exactly one of path, ids and self_generated");
+    run_own(1, "plan", own_text_config("train: {steps: 2, self_generated: {temperature: 1}}"),
+            "train.self_generated.tokens is missing");
+    run_own(1, "plan", own_text_config("train: {steps: 2, self_generated: {tokens: 100, top_p: 2}}"),
+            "top_p");
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
@@ -228,6 +295,8 @@ int main(void) {
         CASE(test_a_variant_generates_another_text),
         CASE(test_wrong_flags_of_generate_are_refused),
         CASE(test_the_lab_shows_interference_overwriting_and_what_cannot_be_held),
+        CASE(test_a_model_is_calibrated_and_measured_on_its_own_text),
+        CASE(test_own_text_is_refused_where_it_makes_no_sense),
         CASE(test_data_check_tells_complete_altered_and_unknown_folders_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

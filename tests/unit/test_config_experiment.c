@@ -102,7 +102,7 @@ static void test_unknown_top_level_key_names_its_line(void **state) {
 static void test_text_needs_exactly_one_of_path_and_ids(void **state) {
     (void)state;
     assert_refused("text: {sequences: 3}\n",
-                   "a.yaml:1:7: text: path (a text file) or ids (a JSON file) is missing");
+                   "a.yaml:1:7: text: path (a text file), ids (a JSON file) or self_generated is missing");
     assert_refused("text: {path: a, ids: b}\n", "a.yaml:1:22: text: give path or ids, not both");
     assert_refused("text: {path: a, sequence_length: 1}\n", "a.yaml:1:34: text.sequence_length: at least 2");
     fl_experiment_list *list = load("text: {ids: b.json}\n", NULL, 0);

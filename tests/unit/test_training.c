@@ -525,8 +525,8 @@ static void test_the_train_mapping_has_the_papers_defaults_and_refuses_nonsense(
     assert_true(config.sequence_length == 0 && config.objective == FL_OBJECTIVE_KL);
     fl_train_config_release(&config);
     static const char *const bad[][2] = {
-        {"steps: 5\n", "exactly one of path and ids"},
-        {"path: a\nids: b\n", "exactly one of path and ids"},
+        {"steps: 5\n", "exactly one of path, ids and self_generated"},
+        {"path: a\nids: b\n", "exactly one of path, ids and self_generated"},
         {"path: a\nstep: 5\n", "steps"},
         {"path: a\nsteps: 0\n", "t.yaml:2:"},
         {"path: a\nlearning_rate: -1\n", "t.yaml:2:"},
