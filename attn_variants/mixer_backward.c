@@ -324,6 +324,23 @@ static void hand_over(float *to, const float *from, size_t count) {
     if (to != NULL) memcpy(to, from, count * sizeof *to);
 }
 
+static size_t linear_floats(const fl_mixer_plan *plan, size_t tokens) {
+    size_t heads = plan->shape.query_heads, steps = heads * tokens * plan->micro_steps;
+    return steps * (plan->value_dim + plan->key_dim) + fl_write_rows_floats(&plan->layout, tokens) +
+           tokens * (heads * (3 * plan->shape.head_dim + plan->gate_width + 1) + plan->variant->gate_rank);
+}
+
+size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, size_t tokens) {
+    fl_mixer_plan plan;
+    fl_mixer_plan_make(&plan, compute, mechanism, layer);
+    size_t key = plan.shape.kv_heads * plan.shape.head_dim, query = plan.shape.query_heads;
+    size_t set = plan.exact ? 4 * key : 0; /* the exact set's rows and their gradients */
+    size_t floats = tokens * (query * (2 * plan.shape.head_dim + 2) + 2 * key + set);
+    if (plan.linear) floats += linear_floats(&plan, tokens);
+    size_t steps = plan.linear ? plan.shape.kv_heads * tokens * sizeof(size_t) : 0;
+    return floats * sizeof(float) + steps + fl_mixer_replay_bytes(&plan, tokens);
+}
+
 struct fl_mixer_tape {
     fl_mixer *mixer;
     fl_mixer_scratch scratch;

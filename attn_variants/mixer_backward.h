@@ -27,6 +27,9 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
                                  float *gradient_key, float *gradient_value, float *gradient_input,
                                  float *gradient_parameters, fl_error *error);
 
+/* Bytes that a tape over `tokens` tokens and its backward pass take at most, beside what a backend needs for itself. */
+size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, size_t tokens);
+
 /* call: the forward pass's inputs, the sequence from its first token; its output members are not used and may be NULL.
  * gradient_output [T][H][D]. gradient_query [T][H][D], gradient_key and gradient_value [T][Hkv][D] and gradient_input
  * [T][E] are overwritten; NULL = not wanted. gradient_parameters is a block laid out as the layer's parameters

@@ -373,6 +373,14 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     return status;
 }
 
+size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
+    bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
+    fl_mixer_scratch scratch = {.block = tokens, .piecewise = recall};
+    fl_carver carver = {NULL, 0};
+    carve_scratch(plan, &scratch, &carver);
+    return carver.used;
+}
+
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
                           fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);

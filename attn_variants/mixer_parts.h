@@ -94,6 +94,8 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
  * needs them). On success the scratch's memory is the caller's. Nothing is merged. */
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
                           fl_mixer_block *block, fl_error *error);
+/* Bytes of the scratch of a replay. */
+size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens);
 /* The merge's inputs as they lie in the scratch. */
 fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block);
 /* The attention call over the exact set; *lifetimes is an fl_memory block it points into. */

@@ -23,8 +23,11 @@ struct fl_backward {
     fl_frozen_pass *frozen;
     fl_layer_error layer_error;
 
+    size_t keep_bytes; /* at most so many for: */
+    float *kept;       /* [layers first_kept ..][kept_tokens][kept_floats] projections of the upper layers */
+    size_t first_kept, kept_tokens;
+
     size_t tokens; /* the buffers below hold so many */
-    size_t token_floats;
     float *storage;
     float *stream;                 /* [T][E] */
     float *layer_inputs, *middles; /* [L][T][E] streams before a layer and after its attention */
@@ -84,15 +87,137 @@ void fl_backward_destroy(fl_backward *backward) {
     fl_frozen_pass_destroy(backward->frozen);
     fl_layer_error_release(&backward->layer_error);
     fl_memory_free(backward->storage);
+    fl_memory_free(backward->kept);
     fl_memory_free(backward);
+}
+
+/* The most that a layer's mixer takes while it is passed. */
+static size_t mixer_bytes(const fl_backward *backward, size_t tokens) {
+    size_t most = 0;
+    for (size_t l = backward->lowest; l < config_of(backward)->layers; l++) {
+        if (backward->mixers[l] == NULL) continue;
+        size_t bytes = fl_mixer_tape_bytes(backward->network->compute, backward->mechanism, l, tokens);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Floats a token of what is kept of a layer. */
+static size_t kept_floats(const fl_backward *backward) {
+    const fl_model_config *config = config_of(backward);
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    return config->model_dim + 2 * query + 3 * key + 2 * config->mlp_dim;
+}
+
+static bool is_kept(const fl_backward *backward, size_t layer) {
+    return backward->kept != NULL && layer >= backward->first_kept;
+}
+
+/* The block with the members that are kept of a layer in their place. */
+static fl_block kept_block(const fl_backward *backward, size_t layer) {
+    const fl_model_config *config = config_of(backward);
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    fl_block block = backward->block;
+    float *next =
+        backward->kept + (layer - backward->first_kept) * backward->kept_tokens * kept_floats(backward);
+    const struct {
+        float **member;
+        size_t width;
+    } parts[] = {{&block.attention_input, config->model_dim},
+                 {&block.query, query},
+                 {&block.raw_query, query},
+                 {&block.key, key},
+                 {&block.raw_key, key},
+                 {&block.value, key},
+                 {&block.gate, config->mlp_dim},
+                 {&block.up, config->mlp_dim}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].member = next;
+        next += backward->kept_tokens * parts[i].width;
+    }
+    return block;
+}
+
+void fl_backward_keep(fl_backward *backward, size_t bytes) {
+    backward->keep_bytes = bytes;
+}
+
+static fl_status reserve_kept(fl_backward *backward, size_t tokens, fl_error *error) {
+    size_t layer = tokens * kept_floats(backward), layers = config_of(backward)->layers;
+    size_t count = backward->keep_bytes / sizeof(float) / layer, most = layers - backward->lowest;
+    if (tokens <= backward->kept_tokens) return FL_OK;
+    if (count > most) count = most;
+    fl_memory_free(backward->kept);
+    backward->kept = NULL;
+    backward->kept_tokens = 0;
+    if (count == 0) return FL_OK;
+    FL_TRY(FL_ALLOCATE(&backward->kept, count * layer, error));
+    backward->kept_tokens = tokens;
+    backward->first_kept = layers - count;
+    return FL_OK;
+}
+
+enum { MOST_PARTS = 24 };
+
+/* The buffers of `storage` and their floats a token. */
+typedef struct {
+    size_t count;
+    struct {
+        float **member;
+        size_t width;
+    } parts[MOST_PARTS];
+} fl_backward_parts;
+
+static fl_backward_parts parts_of(fl_backward *b) {
+    const fl_model_config *config = config_of(b);
+    size_t model = config->model_dim, mlp = config->mlp_dim, streams = config->layers * model;
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    return (fl_backward_parts){18,
+                               {{&b->stream, model},
+                                {&b->layer_inputs, streams},
+                                {&b->middles, streams},
+                                {&b->hidden, model},
+                                {&b->target_hidden, model},
+                                {&b->gradient_stream, model},
+                                {&b->gradient_input, model},
+                                {&b->gradient_query, query},
+                                {&b->gradient_raw_query, query},
+                                {&b->gradient_mix, query},
+                                {&b->gradient_key, key},
+                                {&b->gradient_raw_key, key},
+                                {&b->gradient_value, key},
+                                {&b->gradient_key_rows, key},
+                                {&b->gradient_value_rows, key},
+                                {&b->gradient_gate, mlp},
+                                {&b->gradient_up, mlp},
+                                {&b->gradient_activated, mlp}}};
+}
+
+/* Floats a token of `storage`. */
+static size_t storage_floats(const fl_backward *backward) {
+    const fl_model_config *config = config_of(backward);
+    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    return (2 * config->layers + 5) * config->model_dim + 3 * query + 5 * key + 3 * config->mlp_dim;
 }
 
 size_t fl_backward_bytes(const fl_backward *backward) {
     const fl_model_config *config = config_of(backward);
-    return sizeof(float) * backward->tokens * backward->token_floats +
+    size_t kept = is_kept(backward, config->layers) ? (config->layers - backward->first_kept) *
+                                                          backward->kept_tokens * kept_floats(backward)
+                                                    : 0;
+    return sizeof(float) * (backward->tokens * storage_floats(backward) + kept) +
            fl_block_bytes(&backward->block, config) + fl_full_attention_bytes(&backward->attention, config) +
            (backward->frozen != NULL ? fl_frozen_pass_bytes(backward->frozen) : 0) +
-           fl_layer_error_bytes(&backward->layer_error, config) + fl_logit_loss_bytes(&backward->loss);
+           fl_layer_error_bytes(&backward->layer_error, config) + fl_logit_loss_bytes(&backward->loss) +
+           mixer_bytes(backward, backward->tokens);
+}
+
+size_t fl_backward_bytes_needed(const fl_backward *backward, size_t tokens, bool divergence) {
+    const fl_model_config *config = config_of(backward);
+    return sizeof(float) * tokens * storage_floats(backward) +
+           fl_block_bytes_of(config, true, backward->mechanism->variant->lora_rank, tokens) +
+           fl_full_attention_bytes_of(config, tokens) +
+           fl_logit_loss_bytes_of(backward->network, divergence) + mixer_bytes(backward, tokens);
 }
 
 static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) {
@@ -102,46 +227,23 @@ static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) 
     FL_TRY(
         fl_block_reserve_adapter(&backward->block, backward->mechanism->variant->lora_rank, tokens, error));
     FL_TRY(fl_full_attention_reserve(&backward->attention, config, tokens, error));
+    FL_TRY(reserve_kept(backward, tokens, error));
     if (tokens <= backward->tokens) return FL_OK;
-    size_t model = config->model_dim, mlp = config->mlp_dim, streams = config->layers * model;
-    size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    const struct {
-        float **member;
-        size_t width;
-    } parts[] = {
-        {&backward->stream, model},
-        {&backward->layer_inputs, streams},
-        {&backward->middles, streams},
-        {&backward->hidden, model},
-        {&backward->target_hidden, model},
-        {&backward->gradient_stream, model},
-        {&backward->gradient_input, model},
-        {&backward->gradient_query, query},
-        {&backward->gradient_raw_query, query},
-        {&backward->gradient_mix, query},
-        {&backward->gradient_key, key},
-        {&backward->gradient_raw_key, key},
-        {&backward->gradient_value, key},
-        {&backward->gradient_key_rows, key},
-        {&backward->gradient_value_rows, key},
-        {&backward->gradient_gate, mlp},
-        {&backward->gradient_up, mlp},
-        {&backward->gradient_activated, mlp},
-    };
-    size_t width = 0, floats = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) width += parts[i].width;
+    size_t floats = 0;
     fl_memory_free(backward->storage);
     backward->storage = NULL;
     backward->tokens = 0;
-    FL_TRY(fl_memory_multiply(tokens, width, &floats, "activations of a training sequence", error));
+    FL_TRY(fl_memory_multiply(tokens, storage_floats(backward), &floats, "activations of a training sequence",
+                              error));
     FL_TRY(FL_ALLOCATE(&backward->storage, floats, error));
     float *next = backward->storage;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        *parts[i].member = next;
-        next += tokens * parts[i].width;
+    const fl_backward_parts list = parts_of(backward);
+    for (size_t i = 0; i < list.count; i++) {
+        *list.parts[i].member = next;
+        next += tokens * list.parts[i].width;
     }
+    assert(next == backward->storage + floats);
     backward->tokens = tokens;
-    backward->token_floats = width;
     return FL_OK;
 }
 
@@ -168,26 +270,37 @@ static fl_status mix(fl_backward *backward, size_t layer, size_t tokens, fl_erro
     return fl_mixer_forward(backward->mixers[layer], &call, error);
 }
 
+static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer, size_t tokens,
+                               fl_error *error) {
+    const fl_network *network = backward->network;
+    size_t floats = tokens * config_of(backward)->model_dim;
+    const fl_adapter adapter = fl_adapter_of(frozen ? NULL : backward->mechanism, layer);
+    if (!frozen) memcpy(backward->layer_inputs + layer * floats, backward->stream, floats * sizeof(float));
+    fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, backward->stream,
+                     &backward->block);
+    if (frozen)
+        run_softmax(backward, layer, tokens);
+    else
+        FL_TRY(mix(backward, layer, tokens, error));
+    fl_block_attention_output(network, layer, &adapter, tokens, backward->stream, &backward->block);
+    if (!frozen) memcpy(backward->middles + layer * floats, backward->stream, floats * sizeof(float));
+    fl_block_feed_forward(network, layer, tokens, backward->stream, &backward->block);
+    return FL_OK;
+}
+
 /* hidden [T][E] of the linearised model, keeping streams; or of the frozen model, keeping none. */
 static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids, size_t tokens, float *hidden,
                          fl_error *error) {
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
-    size_t floats = tokens * config->model_dim;
     compute->ops->embed(compute, network->embedding, tokens, ids, backward->stream);
     for (size_t l = 0; l < config->layers; l++) {
-        if (!frozen) memcpy(backward->layer_inputs + l * floats, backward->stream, floats * sizeof(float));
-        const fl_adapter adapter = fl_adapter_of(frozen ? NULL : backward->mechanism, l);
-        fl_block_project(network, l, &backward->rope, &adapter, tokens, 0, backward->stream,
-                         &backward->block);
-        if (frozen)
-            run_softmax(backward, l, tokens);
-        else
-            FL_TRY(mix(backward, l, tokens, error));
-        fl_block_attention_output(network, l, &adapter, tokens, backward->stream, &backward->block);
-        if (!frozen) memcpy(backward->middles + l * floats, backward->stream, floats * sizeof(float));
-        fl_block_feed_forward(network, l, tokens, backward->stream, &backward->block);
+        const fl_block own = backward->block;
+        if (!frozen && is_kept(backward, l)) backward->block = kept_block(backward, l);
+        fl_status status = forward_layer(backward, frozen, l, tokens, error);
+        backward->block = own;
+        if (status != FL_OK) return status;
     }
     compute->ops->rms_norm(compute, tokens, config->model_dim, backward->stream, network->final_norm,
                            config->norm_epsilon, hidden);
@@ -203,7 +316,7 @@ static void feed_forward_backward(fl_backward *backward, size_t layer, size_t to
     const fl_compute_ops *ops = compute->ops;
     const float *middle = backward->middles + layer * tokens * config->model_dim;
     fl_block *block = &backward->block;
-    fl_block_expand(network, layer, tokens, middle, block);
+    if (!is_kept(backward, layer)) fl_block_expand(network, layer, tokens, middle, block);
     ops->linear_backward(compute, weights->down, tokens, backward->gradient_stream,
                          backward->gradient_activated, false);
     ops->gated_activation_backward(compute, config->activation, tokens * config->mlp_dim, block->gate,
@@ -298,7 +411,8 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     bool lowest = layer == backward->lowest;
     const fl_adapter adapter = fl_adapter_of(backward->mechanism, layer);
     fl_block *block = &backward->block;
-    fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, stream, block);
+    if (!is_kept(backward, layer))
+        fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, stream, block);
     if (backward->mixers[layer] == NULL)
         softmax_backward(backward, layer, tokens);
     else
@@ -328,8 +442,12 @@ static fl_status descend(fl_backward *backward, size_t tokens, fl_gradient *grad
                                              network->final_norm, config->norm_epsilon,
                                              backward->gradient_input, backward->gradient_stream, false);
     for (size_t l = config->layers; l-- > backward->lowest;) {
+        const fl_block own = backward->block;
+        if (is_kept(backward, l)) backward->block = kept_block(backward, l);
         feed_forward_backward(backward, l, tokens);
-        FL_TRY(attention_backward(backward, l, tokens, gradient, error));
+        fl_status status = attention_backward(backward, l, tokens, gradient, error);
+        backward->block = own;
+        if (status != FL_OK) return status;
     }
     return FL_OK;
 }

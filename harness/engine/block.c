@@ -69,6 +69,11 @@ size_t fl_block_bytes(const fl_block *block, const fl_model_config *config) {
     return (block->capacity * width + block->low_floats) * sizeof(float);
 }
 
+size_t fl_block_bytes_of(const fl_model_config *config, bool keep, size_t rank, size_t tokens) {
+    const fl_block block = {.capacity = tokens, .keep = keep, .low_floats = 2 * rank * tokens};
+    return fl_block_bytes(&block, config);
+}
+
 fl_status fl_rope_create(const fl_model_config *config, fl_rope *out, fl_error *error) {
     *out = (fl_rope){0};
     FL_TRY(FL_ALLOCATE(&out->inverse_frequencies, config->rope.rotary_dim / 2, error));

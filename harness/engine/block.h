@@ -36,6 +36,8 @@ fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool 
 fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, fl_error *error);
 void fl_block_release(fl_block *block);
 size_t fl_block_bytes(const fl_block *block, const fl_model_config *config);
+/* The same of one still to be made. */
+size_t fl_block_bytes_of(const fl_model_config *config, bool keep, size_t rank, size_t tokens);
 
 /* RoPE of a network for sequences of a given length (which matters to dynamic scaling only). */
 typedef struct fl_rope {

@@ -84,6 +84,12 @@ size_t fl_frozen_pass_bytes(const fl_frozen_pass *pass) {
            pass->stream_tokens * config->model_dim * sizeof(float);
 }
 
+size_t fl_frozen_pass_bytes_of(const fl_network *network, size_t tokens) {
+    const fl_model_config *config = &network->model->config;
+    return fl_block_bytes_of(config, false, 0, tokens) + fl_full_attention_bytes_of(config, tokens) +
+           tokens * config->model_dim * sizeof(float);
+}
+
 static fl_status reserve(fl_frozen_pass *pass, size_t tokens, fl_error *error) {
     const fl_model_config *config = config_of(pass);
     fl_rope_set_length(&pass->rope, config, tokens);
@@ -179,7 +185,8 @@ static fl_status recall(fl_frozen_pass *pass, const fl_kept_sequence *kept, size
         view.attention_input = kept->activations + 2 * place * floats;
         view.attention_output = view.attention_input + floats;
         view.variance = kept->variances[place++];
-        fl_block_project_input(pass->network, l, &pass->rope, NULL, tokens, 0, view.attention_input, &pass->block);
+        fl_block_project_input(pass->network, l, &pass->rope, NULL, tokens, 0, view.attention_input,
+                               &pass->block);
         FL_TRY(visit(context, &view, error));
     }
     return FL_OK;

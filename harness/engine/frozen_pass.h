@@ -38,4 +38,7 @@ fl_status fl_frozen_pass_run(fl_frozen_pass *pass, size_t sequence, const int32_
 /* Bytes of activations held now, kept ones included. */
 size_t fl_frozen_pass_bytes(const fl_frozen_pass *pass);
 
+/* Bytes that sequences of up to `tokens` tokens take when nothing is kept. */
+size_t fl_frozen_pass_bytes_of(const fl_network *network, size_t tokens);
+
 #endif

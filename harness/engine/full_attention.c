@@ -52,6 +52,11 @@ size_t fl_full_attention_bytes(const fl_full_attention *attention, const fl_mode
            attention->index_count * sizeof(size_t);
 }
 
+size_t fl_full_attention_bytes_of(const fl_model_config *config, size_t tokens) {
+    const fl_full_attention attention = {.capacity = tokens, .index_count = tokens + largest_window(config)};
+    return fl_full_attention_bytes(&attention, config);
+}
+
 /* [T][Hkv][D] -> [Hkv][T][D] */
 static void to_rows(const fl_model_config *config, size_t tokens, const float *x, float *rows) {
     size_t heads = config->kv_heads, dim = config->head_dim;

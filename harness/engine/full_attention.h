@@ -23,6 +23,8 @@ fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_model
                                     fl_error *error);
 void fl_full_attention_release(fl_full_attention *attention);
 size_t fl_full_attention_bytes(const fl_full_attention *attention, const fl_model_config *config);
+/* The same of one still to be made, for `tokens` tokens. */
+size_t fl_full_attention_bytes_of(const fl_model_config *config, size_t tokens);
 
 /* Fills block->mix from its query, key and value, and log_sum_exp. The call that was made is returned: it points into both. */
 fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_network *network, size_t layer,

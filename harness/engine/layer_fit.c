@@ -1,11 +1,10 @@
 #include "harness/engine/layer_fit.h"
 
+#include "attn_variants/mixer_backward.h"
 #include "harness/base/memory.h"
 #include "harness/engine/frozen_pass.h"
 #include "harness/engine/layer_error.h"
 #include "harness/engine/training_group.h"
-
-static const size_t MEBIBYTE = (size_t)1 << 20;
 
 typedef struct {
     fl_frozen_pass *frozen;
@@ -62,17 +61,38 @@ static fl_status check(const fl_training_job *jobs, size_t count, fl_error *erro
     return FL_OK;
 }
 
-static fl_status create_frozen_pass(fl_layer_fit *fit, const fl_network *network, const fl_training_job *jobs,
-                                    size_t count, const fl_sequences *sequences, fl_error *error) {
-    size_t layers = network->model->config.layers, budget = 0;
+/* The most that one mechanism's layer takes while it is fitted, beside the frozen pass. */
+static size_t mixer_bytes(const fl_training_group *group, size_t tokens) {
+    size_t most = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const fl_mechanism *mechanism = group->members[i].job->mechanism;
+        for (size_t l = 0; l < mechanism->layers; l++) {
+            if (mechanism->layer[l] == NULL) continue;
+            size_t bytes = fl_mixer_tape_bytes(group->network->compute, mechanism, l, tokens);
+            if (bytes > most) most = bytes;
+        }
+    }
+    return most;
+}
+
+/* Bytes beside the frozen pass. */
+static size_t fit_bytes(const fl_training_group *group) {
+    size_t longest = fl_training_group_longest(group);
+    const fl_layer_error scratch = {.capacity = longest};
+    return fl_layer_error_bytes(&scratch, &group->network->model->config) + mixer_bytes(group, longest);
+}
+
+static fl_status create_frozen_pass(fl_layer_fit *fit, const fl_training_group *group, fl_error *error) {
+    size_t layers = group->network->model->config.layers, keep = 0;
+    size_t needed = fl_frozen_pass_bytes_of(group->network, fl_training_group_longest(group));
     bool *wanted = NULL;
+    FL_TRY(fl_training_group_budget(group, needed + fit_bytes(group), &keep, error));
     FL_TRY(FL_ALLOCATE(&wanted, layers, error));
-    for (size_t i = 0; i < count; i++) {
-        if (jobs[i].config->activation_budget > budget) budget = jobs[i].config->activation_budget;
-        for (size_t l = 0; l < layers; l++) wanted[l] |= jobs[i].mechanism->layer[l] != NULL;
+    for (size_t i = 0; i < group->count; i++) {
+        for (size_t l = 0; l < layers; l++) wanted[l] |= group->members[i].job->mechanism->layer[l] != NULL;
     }
     fl_status status =
-        fl_frozen_pass_create(network, wanted, sequences->count, budget * MEBIBYTE, &fit->frozen, error);
+        fl_frozen_pass_create(group->network, wanted, group->sequences->count, keep, &fit->frozen, error);
     fl_memory_free(wanted);
     return status;
 }
@@ -84,10 +104,9 @@ fl_status fl_layer_fit_run(const fl_network *network, const fl_training_job *job
     for (size_t i = 0; i < count; i++) *jobs[i].history = (fl_training_history){0};
     FL_TRY(check(jobs, count, error));
     FL_TRY(fl_training_group_create(network, jobs, count, sequences, progress, &group, error));
-    fl_status status = create_frozen_pass(&fit, network, jobs, count, sequences, error);
+    fl_status status = create_frozen_pass(&fit, &group, error);
     if (status == FL_OK) status = fl_training_group_run(&group, add_sequence, &fit, error);
-    size_t bytes = fit.frozen != NULL ? fl_frozen_pass_bytes(fit.frozen) : 0;
-    bytes += fl_layer_error_bytes(&fit.scratch, &network->model->config);
+    size_t bytes = fit.frozen != NULL ? fl_frozen_pass_bytes(fit.frozen) + fit_bytes(&group) : 0;
     fl_training_group_release(&group, bytes, status);
     fl_frozen_pass_destroy(fit.frozen);
     fl_layer_error_release(&fit.scratch);

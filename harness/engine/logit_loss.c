@@ -21,11 +21,15 @@ static size_t vocabulary_of(const fl_logit_loss *loss) {
     return loss->network->model->config.vocabulary;
 }
 
+static size_t rows_of(const fl_network *network) {
+    size_t rows = LARGEST_BLOCK_LOGITS / network->model->config.vocabulary;
+    return rows < 1 ? 1 : rows > LARGEST_BLOCK_ROWS ? LARGEST_BLOCK_ROWS : rows;
+}
+
 fl_status fl_logit_loss_create(const fl_network *network, bool with_target, fl_logit_loss *out,
                                fl_error *error) {
     *out = (fl_logit_loss){.network = network};
-    size_t rows = LARGEST_BLOCK_LOGITS / vocabulary_of(out);
-    out->rows = rows < 1 ? 1 : rows > LARGEST_BLOCK_ROWS ? LARGEST_BLOCK_ROWS : rows;
+    out->rows = rows_of(network);
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, out->rows * vocabulary_of(out), error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->row_loss, out->rows, error));
@@ -44,11 +48,17 @@ void fl_logit_loss_release(fl_logit_loss *loss) {
     *loss = (fl_logit_loss){0};
 }
 
+static size_t bytes_of(size_t blocks, size_t rows, size_t vocabulary) {
+    return blocks == 0 ? 0 : rows * (blocks * vocabulary * sizeof(float) + sizeof(double));
+}
+
 size_t fl_logit_loss_bytes(const fl_logit_loss *loss) {
     size_t blocks = (loss->logits != NULL) + (loss->target_logits != NULL);
-    return blocks == 0
-               ? 0
-               : blocks * loss->rows * vocabulary_of(loss) * sizeof(float) + loss->rows * sizeof(double);
+    return blocks == 0 ? 0 : bytes_of(blocks, loss->rows, vocabulary_of(loss));
+}
+
+size_t fl_logit_loss_bytes_of(const fl_network *network, bool with_target) {
+    return bytes_of(with_target ? 2 : 1, rows_of(network), network->model->config.vocabulary);
 }
 
 static float largest_of(size_t count, const float *x) {

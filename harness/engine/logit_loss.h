@@ -20,6 +20,8 @@ typedef struct fl_logit_loss {
 fl_status fl_logit_loss_create(const fl_network *network, bool with_target, fl_logit_loss *out, fl_error *error);
 void fl_logit_loss_release(fl_logit_loss *loss);
 size_t fl_logit_loss_bytes(const fl_logit_loss *loss);
+/* The same of one still to be created. */
+size_t fl_logit_loss_bytes_of(const fl_network *network, bool with_target);
 
 /* hidden [T][E] after the final norm; ids [T]. Returns the mean over rows 0 .. T - 2 of -log p(ids[t + 1]);
  * gradient_hidden [T][E] = weight * its gradient (the last row is 0), or NULL. */

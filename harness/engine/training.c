@@ -60,13 +60,25 @@ static fl_status add_sequence(void *context, fl_training_group *group, size_t se
     return FL_OK;
 }
 
+/* With as much kept as the budgets allow. */
+static fl_status prepare_backward(const fl_training_group *group, const fl_training_job *job,
+                                  fl_backward **backward, fl_error *error) {
+    bool divergence = job->config->objective == FL_OBJECTIVE_KL;
+    size_t keep = 0;
+    FL_TRY(fl_backward_create(group->network, job->mechanism, backward, error));
+    size_t needed = fl_backward_bytes_needed(*backward, fl_training_group_longest(group), divergence);
+    FL_TRY(fl_training_group_budget(group, needed, &keep, error));
+    fl_backward_keep(*backward, keep);
+    return FL_OK;
+}
+
 /* An objective at the end of the network: nothing to share. */
 static fl_status train_through_network(const fl_network *network, const fl_training_job *job,
                                        const fl_training_options *options, fl_error *error) {
     fl_training_group group;
     fl_backward *backward = NULL;
     FL_TRY(fl_training_group_create(network, job, 1, options->sequences, options->progress, &group, error));
-    fl_status status = fl_backward_create(network, job->mechanism, &backward, error);
+    fl_status status = prepare_backward(&group, job, &backward, error);
     if (status == FL_OK) status = fl_training_group_run(&group, add_sequence, backward, error);
     fl_training_group_release(&group, backward != NULL ? fl_backward_bytes(backward) : 0, status);
     fl_backward_destroy(backward);

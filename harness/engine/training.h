@@ -39,7 +39,8 @@ typedef struct fl_train_config {
     bool allow_overlap;
     uint64_t seed;
     size_t evaluate_every, checkpoint_every; /* steps; 0 = never */
-    size_t activation_budget;                /* MiB of frozen activations kept between passes (layer_mse) */
+    size_t activation_budget; /* MiB of activations kept where they would else be computed again */
+    size_t memory_budget;     /* MiB of activations and optimiser together; 0 = no limit */
 } fl_train_config;
 
 /* node: the `train` mapping. Errors carry file:line:column. */

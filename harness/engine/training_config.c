@@ -77,7 +77,11 @@ static const fl_option train_options[] = {
     SIZE(evaluate_every, "0", 0, LARGEST_STEPS, "steps between evaluations; 0 = none on the way"),
     SIZE(checkpoint_every, "50", 0, LARGEST_STEPS, "steps between checkpoints; 0 = none on the way"),
     SIZE(activation_budget, "1024", 0, LARGEST_BUDGET,
-         "layer_mse: MiB of frozen activations kept in memory between passes over the data; 0 = none"),
+         "MiB of activations kept where they would else be computed again (layer_mse: the frozen model's, "
+         "from "
+         "pass to pass over the data; else the upper layers', from forward to backward); 0 = none"),
+    SIZE(memory_budget, "0", 0, LARGEST_BUDGET,
+         "MiB of activations and optimiser together, refused when too small; 0 = no limit"),
 };
 
 enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };

@@ -7,6 +7,8 @@
 #include "harness/base/memory.h"
 #include "harness/engine/training_state.h"
 
+static const size_t MEBIBYTE = (size_t)1 << 20;
+
 double fl_training_clock(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -68,6 +70,41 @@ fl_status fl_training_group_create(const fl_network *network, const fl_training_
     for (size_t i = 0; i < count; i++) fl_training_history_release(jobs[i].history);
     fl_training_group_release(group, 0, status);
     return status;
+}
+
+/* Gradient and two moments. */
+static size_t member_bytes(const fl_training_member *member) {
+    return 3 * member->linearised * member->job->mechanism->layer_floats * sizeof(float);
+}
+
+size_t fl_training_group_longest(const fl_training_group *group) {
+    size_t longest = 0;
+    for (size_t i = 0; i < group->sequences->count; i++) {
+        if (group->sequences->lengths[i] > longest) longest = group->sequences->lengths[i];
+    }
+    return longest;
+}
+
+fl_status fl_training_group_budget(const fl_training_group *group, size_t needed, size_t *keep,
+                                   fl_error *error) {
+    size_t limit = SIZE_MAX;
+    *keep = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const fl_train_config *config = group->members[i].job->config;
+        size_t memory = config->memory_budget * MEBIBYTE, kept = config->activation_budget * MEBIBYTE;
+        if (memory > 0 && memory < limit) limit = memory;
+        if (kept > *keep) *keep = kept;
+        needed += member_bytes(&group->members[i]);
+    }
+    if (needed > limit) {
+        return fl_error_set(error, FL_ERROR_MEMORY,
+                            "train: sequences of %zu tokens need %zu MiB of activations and optimiser, "
+                            "memory_budget is %zu MiB; use a shorter sequence_length or a larger budget",
+                            fl_training_group_longest(group), (needed + MEBIBYTE - 1) / MEBIBYTE,
+                            limit / MEBIBYTE);
+    }
+    if (*keep > limit - needed) *keep = limit - needed;
+    return FL_OK;
 }
 
 void fl_training_group_release(fl_training_group *group, size_t activation_bytes, fl_status status) {

@@ -42,6 +42,12 @@ fl_status fl_training_group_create(const fl_network *network, const fl_training_
                                    const fl_sequences *sequences, const fl_progress *progress,
                                    fl_training_group *group, fl_error *error);
 fl_status fl_training_group_run(fl_training_group *group, fl_training_add add, void *context, fl_error *error);
+/* *keep = bytes left for keeping activations: the largest activation budget of the members, and within the smallest memory
+ * budget what is left beside `needed` bytes of activations and the members' gradients and optimisers. FL_ERROR_MEMORY, with the
+ * figure, when a memory budget is too small. */
+fl_status fl_training_group_budget(const fl_training_group *group, size_t needed, size_t *keep, fl_error *error);
+/* Tokens of the data's longest sequence. */
+size_t fl_training_group_longest(const fl_training_group *group);
 /* status: of the run. Histories survive success and cancellation. activation_bytes: beside gradients and optimisers. */
 void fl_training_group_release(fl_training_group *group, size_t activation_bytes, fl_status status);
 

@@ -69,6 +69,24 @@ static double stored_number(const fl_pipeline_case *config, const char *name, si
     return number;
 }
 
+/* The same gradient with the upper layers' projections kept instead of computed again, bit for bit. */
+static void check_keeping(const fl_pipeline_pack *pack, const fl_pipeline_case *config, const int32_t *ids,
+                          size_t tokens, const fl_gradient *expected) {
+    fl_backward *backward = NULL;
+    fl_gradient *gradient = NULL;
+    double loss = 0.0;
+    assert_int_equal(fl_backward_create(pack->under_test.network, config->mechanism, &backward, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(config->mechanism, &gradient, NULL), FL_OK);
+    fl_backward_keep(backward, (size_t)1 << 28);
+    assert_int_equal(fl_backward_next_token(backward, ids, tokens, 1.0, gradient, &loss, NULL), FL_OK);
+    for (size_t l = 0; l < gradient->layers; l++) {
+        if (gradient->layer[l] == NULL) continue;
+        assert_memory_equal(gradient->layer[l], expected->layer[l], gradient->layer_floats * sizeof(float));
+    }
+    fl_gradient_destroy(gradient);
+    fl_backward_destroy(backward);
+}
+
 static void compare_case(fl_verdict *verdict, const fl_pipeline_pack *pack, const fl_pipeline_case *config) {
     fl_sequences sequences = fl_pipeline_sequences(pack, "a");
     fl_backward *backward = NULL;
@@ -84,6 +102,7 @@ static void compare_case(fl_verdict *verdict, const fl_pipeline_pack *pack, cons
     }
     judge_number(verdict, config, "grad_ce.loss", loss, stored_number(config, "grad_ce.loss", 0));
     compare_gradients(verdict, config, "grad_ce.", gradient);
+    check_keeping(pack, config, ids, tokens, gradient);
     fl_gradient_clear(gradient);
     if (fl_backward_layer_error(backward, ids, tokens, 1.0, false, gradient, losses, &error) != FL_OK) {
         fail_msg("%s: %s", config->name, error.message);

@@ -476,6 +476,57 @@ static void test_order_is_a_permutation_of_every_pass_and_known_beforehand(void 
     assert_memory_equal(again, expected, sizeof expected);
 }
 
+static void test_kept_projections_change_nothing_but_memory(void **state) {
+    (void)state;
+    fl_bench bench = set_up(NULL, NULL);
+    bench.sequences.lengths[1] = TOKENS / 2;
+    for (int objective = 0; objective < 3; objective += 2) {
+        fl_hash hashes[2];
+        size_t bytes[2];
+        for (size_t i = 0; i < 2; i++) {
+            fl_test_mechanism mechanism = fl_test_mechanism_create(
+                &bench.network, "rule: kda\nwindow: 6\nsinks: 2\nlora: {rank: 2}\nsoftmax_layers: [1]\n");
+            fl_train_config config = recipe(4);
+            config.objective = objective;
+            config.adapter_learning_rate = 1e-2;
+            config.activation_budget = i;
+            fl_training_options options = {.config = &config, .sequences = &bench.sequences};
+            fl_training_history history;
+            train(&bench, mechanism.mechanism, &options, &history);
+            hashes[i] = fl_mechanism_hash(mechanism.mechanism);
+            bytes[i] = history.bytes;
+            fl_training_history_release(&history);
+            fl_test_mechanism_destroy(&mechanism);
+        }
+        assert_string_equal(hashes[0].text, hashes[1].text);
+        assert_true(bytes[1] > bytes[0] + TOKENS * 2 * 48 * sizeof(float));
+    }
+    tear_down(&bench);
+}
+
+static void test_a_memory_budget_is_kept_or_refused_with_the_figure(void **state) {
+    (void)state;
+    fl_bench bench = set_up(NULL, NULL);
+    fl_sequences_release(&bench.sequences);
+    bench.sequences = random_sequences(1, 1000, 1);
+    for (int objective = 0; objective < 3; objective++) {
+        fl_train_config config = recipe(1);
+        config.objective = objective;
+        config.memory_budget = 1;
+        config.activation_budget = 100;
+        fl_training_options options = {.config = &config, .sequences = &bench.sequences};
+        refuse(&bench, &options, KDA, FL_ERROR_MEMORY, "1000 tokens need ");
+        config.memory_budget = 16;
+        fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, KDA);
+        fl_training_history history;
+        train(&bench, mechanism.mechanism, &options, &history);
+        assert_true(history.bytes > 1 << 20 && history.bytes <= 16 << 20);
+        fl_training_history_release(&history);
+        fl_test_mechanism_destroy(&mechanism);
+    }
+    tear_down(&bench);
+}
+
 static void test_overlapping_texts_are_found_and_refused(void **state) {
     (void)state;
     fl_sequences training = random_sequences(3, 400, 1), evaluation = random_sequences(2, 100, 2);
@@ -585,6 +636,8 @@ int main(void) {
         cmocka_unit_test(test_divergence_stops_with_its_history_kept),
         cmocka_unit_test(test_what_cannot_be_trained_is_refused),
         cmocka_unit_test(test_order_is_a_permutation_of_every_pass_and_known_beforehand),
+        cmocka_unit_test(test_kept_projections_change_nothing_but_memory),
+        cmocka_unit_test(test_a_memory_budget_is_kept_or_refused_with_the_figure),
         cmocka_unit_test(test_overlapping_texts_are_found_and_refused),
         cmocka_unit_test(test_the_train_mapping_has_the_papers_defaults_and_refuses_nonsense),
         cmocka_unit_test(test_every_failing_allocation_is_reported_and_leaks_nothing),
