@@ -11,6 +11,12 @@
 /* One row a run: identity, configuration columns, every metric. */
 fl_status fl_run_tables_summary(const fl_run_set *set, fl_table *out, fl_error *error);
 
+/* The same for a page: no identities and no configuration, what a reader compares, scores with their standard
+ * errors
+ * ("0.589 ± 0.012") between the full model's and that with the linear part off. Columns no run has are left
+ * out. */
+fl_status fl_run_tables_compact(const fl_run_set *set, fl_table *out, fl_error *error);
+
 /* Long form: one row a run and index along each axis ("layer", "position", ...), one column a dataset named
  * by its path without the leading slash.
  *

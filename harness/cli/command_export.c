@@ -110,6 +110,7 @@ static void print_notes(const fl_command *command, const fl_run_set *set) {
 }
 
 static fl_status make_table(const wishes *w, const fl_run_set *set, fl_table *out, fl_error *error) {
+    if (w->summary && strcmp(w->format, "latex") == 0) return fl_run_tables_compact(set, out, error);
     if (w->summary) return fl_run_tables_summary(set, out, error);
     if (w->dataset_count > 0) return fl_run_tables_long(set, w->datasets, w->dataset_count, out, error);
     return fl_run_tables_by_axes(set, w->by != NULL ? w->by : "layer,position", out, error);
@@ -147,7 +148,8 @@ static int run(const fl_command *command, int argc, char **argv) {
     const fl_flag flags[] = {
         {"--format", "FORMAT", &w.format, NULL, NULL, "csv (default), json, npz or latex"},
         {"--out", "FILE", &w.out, NULL, NULL, "standard output by default (npz needs a file)"},
-        {"--summary", NULL, NULL, NULL, &w.summary, "one row a run: configuration and every metric"},
+        {"--summary", NULL, NULL, NULL, &w.summary,
+         "one row a run: configuration and every metric (LaTeX: what fits a page)"},
         {"--by", "AXES", &w.by, NULL, NULL,
          "all datasets with these axes: layer,position (default), layer, layer,head, ..."},
         {"--lm-eval", "DIR", &w.lm_eval, NULL, NULL, "task results as lm-evaluation-harness writes them"},

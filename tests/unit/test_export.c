@@ -155,6 +155,20 @@ static void test_summary_has_every_metric_and_its_baselines(void **state) {
     fl_memory_free(output);
 }
 
+static void test_latex_summary_is_a_page_wide_with_errors_beside_the_scores(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    char *output = NULL;
+    assert_int_equal(export(&output, "%s --summary --format latex", runs), 0);
+    static const char *const texts[] = {"\\toprule", "nMSE & linear off & perplexity & full & linear off",
+                                        "words, acc", "0.125 ± 0.125", "kda, softmax\\_layers=[1]"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (strstr(output, texts[i]) == NULL) fail_msg("no %s in:\n%s", texts[i], output);
+    }
+    assert_null(strstr(output, "run\\_id"));
+    fl_memory_free(output);
+}
+
 static void test_every_format_gives_the_same_bytes_twice(void **state) {
     const char *runs = fl_sweep_fixture(__func__);
     (void)state;
@@ -360,6 +374,7 @@ int main(void) {
         TEST(test_long_form_has_one_row_a_run_layer_and_position),
         TEST(test_exported_numbers_are_those_of_the_run_file),
         TEST(test_summary_has_every_metric_and_its_baselines),
+        TEST(test_latex_summary_is_a_page_wide_with_errors_beside_the_scores),
         TEST(test_every_format_gives_the_same_bytes_twice),
         TEST(test_datasets_with_different_axes_are_refused),
         TEST(test_awkward_values_survive_in_every_text_format),
