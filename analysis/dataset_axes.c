@@ -17,6 +17,7 @@ static const row rows[] = {
     {"/attention_position_nmse", {"layer", "position"}},
     {"/residual_position_nmse", {"layer", "position"}},
     {"/position_nmse", {"layer", "position"}},
+    {"/edges", {"layer", "edge"}},
     {"/trends/key_concentration/", {"layer", "bin"}},
     {"/trends/projection_residual/", {"layer", "bin"}},
     {"/diagnostics/gates/", {"layer", "head", "quantile"}},

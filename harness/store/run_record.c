@@ -128,6 +128,20 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Axes of one length in every run; 0: the result says. */
+static size_t fixed_axis(char letter) {
+    switch (letter) {
+    case 'Q':
+        return FL_GATE_QUANTILES;
+    case 'B':
+        return FL_TREND_BINS;
+    case 'E':
+        return FL_TREND_BINS + 1;
+    default:
+        return 0;
+    }
+}
+
 static size_t *axis_member(fl_text_result *result, char letter) {
     switch (letter) {
     case 'L':
@@ -142,7 +156,8 @@ static size_t *axis_member(fl_text_result *result, char letter) {
 }
 
 static size_t axis_size(const fl_text_result *result, char letter) {
-    return *axis_member((fl_text_result *)result, letter);
+    size_t fixed = fixed_axis(letter);
+    return fixed > 0 ? fixed : *axis_member((fl_text_result *)result, letter);
 }
 
 static const double *array_at(const fl_text_result *result, size_t offset) {
@@ -206,7 +221,8 @@ static fl_status read_array(fl_run_reader *reader, const char *path, const char 
     FL_TRY(fl_run_reader_doubles(reader, path, out, &rank, shape, error));
     bool fits = rank == strlen(axes);
     for (size_t i = 0; fits && i < rank; i++) {
-        size_t *size = axis_member(sizes, axes[i]);
+        size_t fixed = fixed_axis(axes[i]);
+        size_t *size = fixed > 0 ? &fixed : axis_member(sizes, axes[i]);
         if (*size == 0) *size = shape[i];
         fits = shape[i] > 0 && shape[i] == *size;
     }

@@ -106,6 +106,22 @@ static void test_long_form_has_one_row_a_run_layer_and_position(void **state) {
     fl_memory_free(output);
 }
 
+static void test_bins_edges_and_quantiles_have_their_own_lengths(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    char *output = NULL;
+    assert_int_equal(export(&output, "%s diagnostics/trends/key_concentration/nmse", runs), 0);
+    assert_int_equal(count_lines(output), 1 + 5 * 3 * 16);
+    fl_memory_free(output);
+    assert_int_equal(export(&output, "%s diagnostics/trends/projection_residual/edges", runs), 0);
+    assert_int_equal(count_lines(output), 1 + 5 * 3 * 17);
+    fl_memory_free(output);
+    assert_int_equal(export(&output, "%s diagnostics/gates/gate_quantiles", fl_sweep_fixture_run("rule=gla")),
+                     0);
+    assert_int_equal(count_lines(output), 1 + 3 * 4 * 7);
+    fl_memory_free(output);
+}
+
 static void test_exported_numbers_are_those_of_the_run_file(void **state) {
     const char *runs = fl_sweep_fixture(__func__);
     (void)state;
@@ -372,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_usage_errors_are_named),
         TEST(test_long_form_has_one_row_a_run_layer_and_position),
+        TEST(test_bins_edges_and_quantiles_have_their_own_lengths),
         TEST(test_exported_numbers_are_those_of_the_run_file),
         TEST(test_summary_has_every_metric_and_its_baselines),
         TEST(test_latex_summary_is_a_page_wide_with_errors_beside_the_scores),
