@@ -15,7 +15,7 @@
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
-#include "harness/cli/task_table.h"
+#include "harness/cli/score_table.h"
 #include "harness/store/folder.h"
 
 enum { PATH_BYTES = 4096 };

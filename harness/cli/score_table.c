@@ -1,4 +1,4 @@
-#include "harness/cli/task_table.h"
+#include "harness/cli/score_table.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Task table: benchmark scores of cells on the terminal, the full model and "linear off" always beside, with
  * the paired difference on the same items. */
-#ifndef FL_CLI_TASK_TABLE_H
-#define FL_CLI_TASK_TABLE_H
+#ifndef FL_CLI_SCORE_TABLE_H
+#define FL_CLI_SCORE_TABLE_H
 
 #include <stddef.h>
 #include <stdio.h>
