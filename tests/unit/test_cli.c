@@ -184,6 +184,47 @@ static void test_variants_lists_every_rule_and_suggests_near_names(void **state)
     expect(1, "variants kdaa", "there is no rule \"kdaa\"; did you mean kda?", NULL);
 }
 
+/* The training sweep's parameters of one rule, from run files in out/. */
+static fl_hash fitted_parameters(const char *config, const char *rules, const char *out) {
+    char *output = NULL, path[PATH_BYTES];
+    int code = frostline(&output, "run %s 'sweep.grid.variant.rule=[%s]' --out %s --threads 2", config, rules,
+                         inside(out));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    assert_non_null(strstr(output, "calibrated"));
+    const char *run = run_file_of(output, "rule=kda");
+    snprintf(path, sizeof path, "%.*s.mechanism.safetensors", (int)(strlen(run) - strlen(".h5")), run);
+    fl_memory_free(output);
+    size_t bytes = 0;
+    char *data = fl_read_file(path, &bytes);
+    fl_hash hash = fl_hash_bytes(data, bytes);
+    fl_memory_free(data);
+    return hash;
+}
+
+static void test_cells_calibrated_together_are_those_calibrated_alone(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_ids(inside("ids.json"));
+    const char *config = inside("train.yaml");
+    write_text(config,
+               "name: tiny\nmodel: {path: %s}\nvariant: {window: 8, sinks: 2}\n"
+               "train: {ids: %s, objective: layer_mse, steps: 5, warmup_steps: 1}\n"
+               "sweep:\n  grid:\n    variant.rule: [gla, kda]\n",
+               model, inside("ids.json"));
+    fl_hash together = fitted_parameters(config, "gla, none, kda, delta", "together");
+    fl_hash alone = fitted_parameters(config, "kda", "alone");
+    assert_string_equal(together.text, alone.text);
+    assert_int_equal(count_files(inside("together"), ".h5"), 4);
+    char arguments[TEXT_BYTES];
+    snprintf(arguments, sizeof arguments,
+             "run %s 'variant.lora={rank: 2}' train.objective=next_token --out %s --threads 2", config,
+             inside("adapted"));
+    expect(0, arguments, "adapted", NULL);
+    snprintf(arguments, sizeof arguments, "run %s 'variant.lora={rank: 2}' --out %s", config,
+             inside("refused"));
+    expect(1, arguments, "layer_mse does not train variant.lora", NULL);
+}
+
 static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
     (void)state;
     const char *model = model_folder(__func__);
@@ -508,6 +549,7 @@ int main(void) {
         TEST(test_usage_errors_exit_with_2),
         TEST(test_help_is_there_for_every_command),
         TEST(test_variants_lists_every_rule_and_suggests_near_names),
+        TEST(test_cells_calibrated_together_are_those_calibrated_alone),
         TEST(test_sweep_measures_every_cell_and_keeps_them_the_second_time),
         TEST(test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell),
         TEST(test_plan_names_the_run_ids_that_run_then_writes),
