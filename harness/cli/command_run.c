@@ -211,7 +211,7 @@ static void remove_unfinished_tables(const char *out) {
 }
 
 /* Table, picture, and where everything is. Returns false when one of them could not be made. */
-static bool present_locked(const fl_cell_list *list, fl_console *console) {
+static bool present_finished(const fl_cell_list *list, fl_console *console) {
     fl_error error;
     bool good = true;
     size_t drawn = 0;
@@ -239,15 +239,13 @@ static bool present_locked(const fl_cell_list *list, fl_console *console) {
 static bool present(fl_cell_list *list, fl_console *console) {
     fl_error error;
     int lock = -1;
-    fl_status status = fl_sweep_lock(list->out, "table", &lock, &error);
+    /* Without locks (some network file systems) a table may be made of fewer cells than there are; no more.
+     */
+    if (fl_sweep_lock(list->out, "table", &lock, &error) != FL_OK)
+        fl_console_note(console, "no lock: %s", error.message);
     fl_cell_look_again(list, SIZE_MAX);
-    bool good = true;
-    if (status != FL_OK) {
-        fl_console_note(console, "no table: %s", error.message);
-        good = false;
-    } else if (fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED) > 0) {
-        good = present_locked(list, console);
-    }
+    size_t finished = fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED);
+    bool good = finished == 0 || present_finished(list, console);
     fl_sweep_unlock(lock);
     return good;
 }
