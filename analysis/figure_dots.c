@@ -13,7 +13,7 @@ enum {
     WIDTH_PIXELS = 900,
     ROW_PIXELS = 24,
     HEAD_PIXELS = 40,
-    FOOT_PIXELS = 90, /* axis, its name, the legend */
+    FOOT_PIXELS = 104, /* axis, its name, the legend */
     LETTER_PIXELS = 8,
     MOST_MARGIN_PIXELS = 420
 };
@@ -75,12 +75,15 @@ static void write_frame(FILE *stream, const fl_dots *dots, size_t height) {
     if (is_log(dots)) fputs("set logscale x\nset format x '%g'\n", stream);
 }
 
-static void write_line(FILE *stream, double at, const char *dash) {
+/* The two ends of an upright line, as data: then the axis reaches it, and every terminal knows its dashes. */
+static void write_ends(FILE *stream, const char *name, double at, size_t rows) {
+    if (isfinite(at)) fprintf(stream, "$%s << end\n%.9g,-0.5\n%.9g,%zu.5\nend\n", name, at, at, rows - 1);
+}
+
+static void write_line(FILE *stream, const char *name, double at, const char *dash, const char *title) {
     if (!isfinite(at)) return;
-    fprintf(
-        stream,
-        "set arrow from first %.9g, graph 0 to first %.9g, graph 1 nohead lc rgb '#606060' lw 1.5 dt %s\n",
-        at, at, dash);
+    fprintf(stream, ", \\\n     $%s using 1:2 with lines lc rgb '#606060' lw 1.5 dt %s title '%s'", name,
+            dash, title);
 }
 
 static fl_status write_script(const fl_dots *dots, const char *path, const char *format, fl_error *error) {
@@ -90,14 +93,10 @@ static fl_status write_script(const fl_dots *dots, const char *path, const char 
     size_t height = HEAD_PIXELS + FOOT_PIXELS + ROW_PIXELS * dots->rows;
     fl_figure_start(stream, dots->name, format, WIDTH_PIXELS, height);
     write_frame(stream, dots, height);
-    write_line(stream, dots->full, "1");
-    write_line(stream, dots->chance, fl_figure_dash(2));
-    /* Invisible points make the axis reach the lines. */
-    fprintf(stream,
-            "plot '%s.csv' skip 1 using 5:0 with points pt 7 ps 0 notitle, \\\n     '' skip 1 using 6:0 with "
-            "points pt 7 "
-            "ps 0 notitle",
-            dots->name);
+    write_ends(stream, "full", dots->full, dots->rows);
+    write_ends(stream, "chance", dots->chance, dots->rows);
+    /* The names of the rows, whether they have a value or not; every later '' is this file. */
+    fprintf(stream, "plot '%s.csv' skip 1 using 2:0:ytic(1) with points pt 7 ps 0 notitle", dots->name);
     if (any(dots->linear_off, dots->rows)) {
         fprintf(stream,
                 ", \\\n     '' skip 1 using 4:0:($2-$4):(0) with vectors nohead lc rgb '#b0b0b0' lw 2 notitle"
@@ -110,11 +109,8 @@ static fl_status write_script(const fl_dots *dots, const char *path, const char 
                 fl_figure_colour(1));
     fprintf(stream, ", \\\n     '' skip 1 using 2:0:ytic(1) with points pt 7 ps 1.2 lc rgb '%s' title '%s'",
             fl_figure_colour(1), any(dots->error, dots->rows) ? "run, standard error" : "run");
-    if (isfinite(dots->full))
-        fputs(", \\\n     keyentry with lines lc rgb '#606060' lw 1.5 dt 1 title 'full model'", stream);
-    if (isfinite(dots->chance))
-        fprintf(stream, ", \\\n     keyentry with lines lc rgb '#606060' lw 1.5 dt %s title 'chance'",
-                fl_figure_dash(2));
+    write_line(stream, "full", dots->full, "1", "full model");
+    write_line(stream, "chance", dots->chance, fl_figure_dash(2), "chance");
     fputc('\n', stream);
     return fl_output_file_close(&file, error);
 }

@@ -14,7 +14,8 @@ enum {
     PANEL_PIXELS = 206,
     HEAD_PIXELS = 46,
     FOOT_PIXELS = 46,
-    WIDE = 3
+    WIDE = 3,
+    FEW = 12 /* columns or rows that each have room for a number */
 };
 
 static fl_status write_numbers(const fl_heat *heat, const char *path, fl_error *error) {
@@ -71,6 +72,8 @@ static void write_panel(FILE *stream, const fl_heat *heat, size_t index, size_t 
             top - (PANEL_PIXELS - 70.0) / height);
     fprintf(stream, "set xrange [-0.5:%zu.5]\nset yrange [-0.5:%zu.5]\n", panel->columns - 1,
             panel->rows - 1);
+    fputs(panel->columns < FEW ? "set xtics 1\n" : "set xtics autofreq\n", stream);
+    fputs(panel->rows < FEW ? "set ytics 1\n" : "set ytics autofreq\n", stream);
     if (index == 0) {
         fprintf(stream, "set colorbox user origin screen 0.905,%.4f size screen 0.018,%.4f\nset cblabel ",
                 FOOT_PIXELS / height, (height - HEAD_PIXELS - FOOT_PIXELS - 22.0) / height);
