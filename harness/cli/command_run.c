@@ -128,7 +128,7 @@ static fl_status print_tasks(const fl_cell_list *list, fl_error *error) {
         labels[count] = list->cells[i].label;
         files[count++] = list->cells[i].path;
     }
-    status = fl_task_table_print(stdout, labels, files, count, error);
+    status = fl_score_table_print(stdout, labels, files, count, error);
 done:
     fl_memory_free(labels);
     fl_memory_free(files);

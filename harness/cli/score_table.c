@@ -33,7 +33,7 @@ static void print_header(FILE *stream, int width) {
             "acc_norm", "full", "lin. off", "acc - lin. off");
 }
 
-fl_status fl_task_table_print(FILE *stream, const char *const *labels, const char *const *run_files,
+fl_status fl_score_table_print(FILE *stream, const char *const *labels, const char *const *run_files,
                               size_t count, fl_error *error) {
     int width = 4;
     for (size_t i = 0; i < count; i++) {
