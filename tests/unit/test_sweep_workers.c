@@ -168,7 +168,8 @@ static void test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest
     /* Interrupted as soon as the first cell is there: the second one may be under way and is finished. */
     int code = shell(&output,
                      "%s run %s --out %s --threads 1 --batch 1 2>&1 & p=$!; "
-                     "until ls %s/*.h5 >/dev/null 2>&1; do sleep 0.01; done; kill -INT $p; wait $p",
+                     "until ls %s/*.h5 >/dev/null 2>&1 || ! kill -0 $p 2>/dev/null; do sleep 0.01; done; "
+                     "kill -INT $p; wait $p",
                      fl_program_path(), config, inside("out"), inside("out"));
     if (code != 1 || strstr(output, "the same command resumes") == NULL)
         fail_msg("exit %d, not 1:\n%s", code, output);
@@ -270,7 +271,9 @@ static void test_a_killed_worker_is_taken_over_and_its_traces_removed(void **sta
     char *output = NULL;
     shell(&output,
           "%s run %s --out %s --threads 1 >/dev/null 2>&1 & p=$!; "
-          "until ls %s/*.claim >/dev/null 2>&1; do sleep 0.005; done; kill -KILL $p; wait $p",
+          "until grep -q begun %s/*.journal.jsonl 2>/dev/null || ! kill -0 $p 2>/dev/null; do sleep 0.005; "
+          "done; kill -KILL "
+          "$p; wait $p",
           fl_program_path(), config, inside("out"), inside("out"));
     fl_memory_free(output);
     assert_true(count_files(inside("out"), ".claim") > 0);
