@@ -144,7 +144,8 @@ static fl_status read_baselines(const fl_run_set *set, const curve_spec *spec, c
         FL_TRY(name_baseline(&set->runs[i], &c->names[c->count], error));
         owners[c->count] = i;
         c->series[c->count] =
-            (fl_figure_series){.label = c->names[c->count], .is_baseline = true, .dash = dash++};
+            (fl_figure_series){.label = c->names[c->count], .is_baseline = true, .dash = dash};
+        dash++;
         c->count++;
     }
     return FL_OK;

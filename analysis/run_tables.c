@@ -383,6 +383,7 @@ static fl_status add_dataset(const fl_run_set *set, const plan *p, const char *p
 static fl_status build(choice *c, fl_table *out, fl_error *error) {
     plan p = {0};
     *out = (fl_table){0};
+    /* cppcheck-suppress autoVariables; read in here only */
     c->plan = &p;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, make_plan(c, error));

@@ -20,7 +20,8 @@ static fl_status refuse(const cursor *c, fl_error *error, const char *what) {
 }
 
 static void skip_space(cursor *c) {
-    while (c->at < c->bytes && memchr(" \t\r\n", c->line[c->at], 4) != NULL) c->at++;
+    static const char spaces[] = {' ', '\t', '\r', '\n'};
+    while (c->at < c->bytes && memchr(spaces, c->line[c->at], sizeof spaces) != NULL) c->at++;
 }
 
 static void put_utf8(cursor *c, uint32_t point) {
