@@ -19,8 +19,8 @@ chmod 755 "$work"
 cleanup() {
   local file
   [ -z "${job:-}" ] || scancel "$job" 2>/dev/null || true
-  for file in "$work"/run/*.pid; do [ -e "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
-  for file in $(pids_under "$work"); do kill -KILL "$file" 2>/dev/null; done
+  for file in "$work"/run/*.pid; do if [ -e "$file" ]; then kill -KILL "$(cat "$file")" 2>/dev/null || true; fi; done
+  for file in $(pids_under "$work"); do kill -KILL "$file" 2>/dev/null || true; done
   rm -rf "$work"
 }
 # Processes with this folder in their command line: job steps and what they run.
