@@ -48,6 +48,8 @@ static fl_status load_text(const fl_cell_list *list, fl_cell_group *group, const
     fl_text_source_release(&group->training);
     group->training_of = NULL;
     fl_status status = read_text(list, group, cell, progress, error);
+    if (status == FL_OK && train->ids == NULL)
+        status = fl_text_source_keep_whole_rows(&group->training, train->sequence_length, error);
     if (status != FL_OK) return fl_error_prepend(error, status, "train");
     group->training_of = train;
     return FL_OK;

@@ -275,6 +275,9 @@ static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const f
 static bool leaves_result_alone(const char *key) {
     static const char *const first[] = {"name", "output", "threads"};
     static const char *const last[] = {"path", "ids", "mechanism"};
+    static const char *const whole[] = {"train.activation_budget", "train.scratch_budget",
+                                        "train.scratch_folder", "train.memory_budget",
+                                        "train.checkpoint_every"};
     const char *dot = strrchr(key, '.');
     size_t head = strcspn(key, ".");
     for (size_t i = 0; i < COUNT(first); i++) {
@@ -282,6 +285,9 @@ static bool leaves_result_alone(const char *key) {
     }
     for (size_t i = 0; i < COUNT(last); i++) {
         if (dot != NULL && strcmp(dot + 1, last[i]) == 0) return true;
+    }
+    for (size_t i = 0; i < COUNT(whole); i++) {
+        if (strcmp(key, whole[i]) == 0) return true;
     }
     return false;
 }

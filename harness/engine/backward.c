@@ -503,7 +503,9 @@ static fl_status prepare_frozen_pass(fl_backward *backward, fl_error *error) {
     bool *wanted = NULL;
     FL_TRY(FL_ALLOCATE(&wanted, layers, error));
     for (size_t l = 0; l < layers; l++) wanted[l] = backward->mixers[l] != NULL;
-    fl_status status = fl_frozen_pass_create(backward->network, wanted, 0, 0, &backward->frozen, error);
+    const fl_frozen_budget nothing = {0};
+    fl_status status =
+        fl_frozen_pass_create(backward->network, wanted, 0, &nothing, &backward->frozen, error);
     fl_memory_free(wanted);
     return status;
 }

@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/scratch_file.h"
 #include "harness/engine/block.h"
 #include "harness/engine/full_attention.h"
 
 /* A sequence's inputs and outputs of all wanted layers, in their order. */
 typedef struct fl_kept_sequence {
     float *activations; /* [wanted][2][T][E]; NULL: not kept */
+    bool in_scratch;    /* then the scratch file's */
     double *variances;  /* [wanted] */
 } fl_kept_sequence;
 
@@ -16,8 +18,9 @@ struct fl_frozen_pass {
     const fl_network *network;
     bool *wanted;
     size_t wanted_count, end; /* one above the highest wanted layer */
-    size_t sequences, budget, kept_bytes;
-    fl_kept_sequence *kept; /* [sequences] */
+    size_t sequences, memory_budget, kept_bytes, scratch_budget;
+    fl_scratch_file *scratch; /* NULL: no scratch budget */
+    fl_kept_sequence *kept;   /* [sequences] */
     fl_rope rope;
     fl_block block;
     fl_full_attention attention;
@@ -29,7 +32,8 @@ static const fl_model_config *config_of(const fl_frozen_pass *pass) {
     return &pass->network->model->config;
 }
 
-static fl_status create(fl_frozen_pass *pass, const bool *wanted, fl_error *error) {
+static fl_status create(fl_frozen_pass *pass, const bool *wanted, const char *scratch_folder,
+                        fl_error *error) {
     size_t layers = config_of(pass)->layers;
     FL_TRY(FL_ALLOCATE(&pass->wanted, layers, error));
     for (size_t l = 0; l < layers; l++) {
@@ -39,18 +43,20 @@ static fl_status create(fl_frozen_pass *pass, const bool *wanted, fl_error *erro
         pass->end = l + 1;
     }
     FL_TRY(FL_ALLOCATE(&pass->kept, pass->sequences, error));
+    if (pass->scratch_budget > 0) FL_TRY(fl_scratch_file_create(scratch_folder, &pass->scratch, error));
     return fl_rope_create(config_of(pass), &pass->rope, error);
 }
 
 fl_status fl_frozen_pass_create(const fl_network *network, const bool *wanted, size_t sequences,
-                                size_t budget, fl_frozen_pass **out, fl_error *error) {
+                                const fl_frozen_budget *budget, fl_frozen_pass **out, fl_error *error) {
     *out = NULL;
     fl_frozen_pass *pass = NULL;
     FL_TRY(FL_ALLOCATE(&pass, 1, error));
     pass->network = network;
     pass->sequences = sequences;
-    pass->budget = budget;
-    fl_status status = create(pass, wanted, error);
+    pass->memory_budget = budget->memory;
+    pass->scratch_budget = budget->scratch;
+    fl_status status = create(pass, wanted, budget->scratch_folder, error);
     if (status != FL_OK) {
         fl_frozen_pass_destroy(pass);
         return status;
@@ -60,7 +66,7 @@ fl_status fl_frozen_pass_create(const fl_network *network, const bool *wanted, s
 }
 
 static void forget(fl_kept_sequence *kept) {
-    fl_memory_free(kept->activations);
+    if (!kept->in_scratch) fl_memory_free(kept->activations);
     fl_memory_free(kept->variances);
     *kept = (fl_kept_sequence){0};
 }
@@ -68,6 +74,7 @@ static void forget(fl_kept_sequence *kept) {
 void fl_frozen_pass_destroy(fl_frozen_pass *pass) {
     if (pass == NULL) return;
     for (size_t i = 0; pass->kept != NULL && i < pass->sequences; i++) forget(&pass->kept[i]);
+    fl_scratch_file_destroy(pass->scratch);
     fl_memory_free(pass->kept);
     fl_memory_free(pass->wanted);
     fl_memory_free(pass->stream);
@@ -82,6 +89,10 @@ size_t fl_frozen_pass_bytes(const fl_frozen_pass *pass) {
     return pass->kept_bytes + fl_block_bytes(&pass->block, config) +
            fl_full_attention_bytes(&pass->attention, config) +
            pass->stream_tokens * config->model_dim * sizeof(float);
+}
+
+size_t fl_frozen_pass_scratch_bytes(const fl_frozen_pass *pass) {
+    return pass->scratch != NULL ? fl_scratch_file_bytes(pass->scratch) : 0;
 }
 
 size_t fl_frozen_pass_bytes_of(const fl_network *network, size_t tokens) {
@@ -104,17 +115,32 @@ static fl_status reserve(fl_frozen_pass *pass, size_t tokens, fl_error *error) {
     return FL_OK;
 }
 
-/* Room for a sequence, when the budget has it. */
+/* Room for `floats` numbers in memory or in the scratch file; kept->activations stays NULL when the budgets
+ * have none left. */
+static fl_status find_room(fl_frozen_pass *pass, size_t floats, fl_kept_sequence *kept, fl_error *error) {
+    if (floats <= (pass->memory_budget - pass->kept_bytes) / sizeof(float)) {
+        return FL_ALLOCATE(&kept->activations, floats, error);
+    }
+    if (pass->scratch == NULL) return FL_OK;
+    size_t used = fl_scratch_file_bytes(pass->scratch);
+    if (used >= pass->scratch_budget || floats > (pass->scratch_budget - used) / sizeof(float)) return FL_OK;
+    void *block = NULL;
+    FL_TRY(fl_scratch_file_add(pass->scratch, floats * sizeof(float), &block, error));
+    kept->activations = block;
+    kept->in_scratch = true;
+    return FL_OK;
+}
+
 static fl_status begin_keeping(fl_frozen_pass *pass, size_t sequence, size_t tokens, fl_kept_sequence **out,
                                fl_error *error) {
     *out = NULL;
     if (sequence >= pass->sequences) return FL_OK;
     size_t floats = 0, row = 2 * pass->wanted_count * config_of(pass)->model_dim;
     FL_TRY(fl_memory_multiply(tokens, row, &floats, "activations of a sequence", error));
-    if (floats > (pass->budget - pass->kept_bytes) / sizeof(float)) return FL_OK;
     fl_kept_sequence *kept = &pass->kept[sequence];
-    FL_TRY(FL_ALLOCATE(&kept->variances, pass->wanted_count, error));
-    fl_status status = FL_ALLOCATE(&kept->activations, floats, error);
+    FL_TRY(find_room(pass, floats, kept, error));
+    if (kept->activations == NULL) return FL_OK;
+    fl_status status = FL_ALLOCATE(&kept->variances, pass->wanted_count, error);
     if (status != FL_OK) {
         forget(kept);
         return status;
@@ -206,6 +232,7 @@ fl_status fl_frozen_pass_run(fl_frozen_pass *pass, size_t sequence, const int32_
         forget(kept);
         return status;
     }
-    pass->kept_bytes += 2 * pass->wanted_count * tokens * config_of(pass)->model_dim * sizeof(float);
+    if (!kept->in_scratch)
+        pass->kept_bytes += 2 * pass->wanted_count * tokens * config_of(pass)->model_dim * sizeof(float);
     return FL_OK;
 }

@@ -1,6 +1,7 @@
 /* Frozen pass: what the frozen model's attention blocks receive and give on whole sequences, layer by layer: the targets of a
- * layer-wise fit. One pass serves any number of mechanisms, and what it found is kept in memory while a budget lasts, so that
- * a sequence that comes back costs its query, key and value projections only. Results do not depend on what was kept. */
+ * layer-wise fit. One pass serves any number of mechanisms, and what it found is kept in memory while a budget lasts, then in a
+ * scratch file while a second one lasts, so that a sequence that comes back costs its query, key and value projections only.
+ * Results do not depend on what was kept, nor where. */
 #ifndef FL_ENGINE_FROZEN_PASS_H
 #define FL_ENGINE_FROZEN_PASS_H
 
@@ -25,9 +26,15 @@ typedef fl_status (*fl_frozen_visit)(void *context, const fl_frozen_layer *layer
 
 typedef struct fl_frozen_pass fl_frozen_pass;
 
-/* wanted [L]: layers to visit (copied). sequences: how many there are; 0 = nothing is kept. budget: bytes to keep. */
-fl_status fl_frozen_pass_create(const fl_network *network, const bool *wanted, size_t sequences, size_t budget,
-                                fl_frozen_pass **out, fl_error *error);
+/* What may be kept. All zero: nothing. */
+typedef struct fl_frozen_budget {
+    size_t memory, scratch;     /* bytes in memory, and in a scratch file once memory is full */
+    const char *scratch_folder; /* NULL: scratch_file.h's default */
+} fl_frozen_budget;
+
+/* wanted [L]: layers to visit (copied). sequences: how many there are; 0 = nothing is kept. */
+fl_status fl_frozen_pass_create(const fl_network *network, const bool *wanted, size_t sequences,
+                                const fl_frozen_budget *budget, fl_frozen_pass **out, fl_error *error);
 void fl_frozen_pass_destroy(fl_frozen_pass *pass);
 
 /* Visits the wanted layers of a sequence in ascending order. A sequence's number stands for its ids. The layers above the
@@ -35,8 +42,9 @@ void fl_frozen_pass_destroy(fl_frozen_pass *pass);
 fl_status fl_frozen_pass_run(fl_frozen_pass *pass, size_t sequence, const int32_t *ids, size_t tokens,
                              fl_frozen_visit visit, void *context, fl_error *error);
 
-/* Bytes of activations held now, kept ones included. */
+/* Bytes of activations held in memory now, kept ones included; and those in the scratch file. */
 size_t fl_frozen_pass_bytes(const fl_frozen_pass *pass);
+size_t fl_frozen_pass_scratch_bytes(const fl_frozen_pass *pass);
 
 /* Bytes that sequences of up to `tokens` tokens take when nothing is kept. */
 size_t fl_frozen_pass_bytes_of(const fl_network *network, size_t tokens);

@@ -82,17 +82,30 @@ static size_t fit_bytes(const fl_training_group *group) {
     return fl_layer_error_bytes(&scratch, &group->network->model->config) + mixer_bytes(group, longest);
 }
 
+/* The largest of the jobs, in its folder. */
+static fl_frozen_budget scratch_budget(const fl_training_group *group) {
+    fl_frozen_budget budget = {0};
+    for (size_t i = 0; i < group->count; i++) {
+        const fl_train_config *config = group->members[i].job->config;
+        if (config->scratch_budget * FL_MEBIBYTE <= budget.scratch) continue;
+        budget.scratch = config->scratch_budget * FL_MEBIBYTE;
+        budget.scratch_folder = config->scratch_folder;
+    }
+    return budget;
+}
+
 static fl_status create_frozen_pass(fl_layer_fit *fit, const fl_training_group *group, fl_error *error) {
-    size_t layers = group->network->model->config.layers, keep = 0;
+    size_t layers = group->network->model->config.layers;
+    fl_frozen_budget budget = scratch_budget(group);
     size_t needed = fl_frozen_pass_bytes_of(group->network, fl_training_group_longest(group));
     bool *wanted = NULL;
-    FL_TRY(fl_training_group_budget(group, needed + fit_bytes(group), &keep, error));
+    FL_TRY(fl_training_group_budget(group, needed + fit_bytes(group), &budget.memory, error));
     FL_TRY(FL_ALLOCATE(&wanted, layers, error));
     for (size_t i = 0; i < group->count; i++) {
         for (size_t l = 0; l < layers; l++) wanted[l] |= group->members[i].job->mechanism->layer[l] != NULL;
     }
     fl_status status =
-        fl_frozen_pass_create(group->network, wanted, group->sequences->count, keep, &fit->frozen, error);
+        fl_frozen_pass_create(group->network, wanted, group->sequences->count, &budget, &fit->frozen, error);
     fl_memory_free(wanted);
     return status;
 }

@@ -23,7 +23,7 @@ typedef struct fl_training_job {
 bool fl_layer_fit_compatible(const fl_train_config *a, const fl_train_config *b);
 
 /* count > 0; FL_ERROR_ARGUMENT when two jobs are not compatible. The frozen pass keeps activations up to the largest
- * activation budget of the jobs. history->seconds: what was spent on the mechanism, and its share of the frozen pass, so that
+ * activation budget of the jobs, then in a scratch file up to their largest scratch budget. history->seconds: what was spent on the mechanism, and its share of the frozen pass, so that
  * the sum over the jobs is the time taken. history->bytes counts the shared activations in every job. */
 fl_status fl_layer_fit_run(const fl_network *network, const fl_training_job *jobs, size_t count,
                            const fl_sequences *sequences, const fl_progress *progress, fl_error *error);

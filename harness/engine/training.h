@@ -40,6 +40,8 @@ typedef struct fl_train_config {
     uint64_t seed;
     size_t evaluate_every, checkpoint_every; /* steps; 0 = never */
     size_t activation_budget; /* MiB of activations kept where they would else be computed again */
+    size_t scratch_budget;    /* MiB of the same in a scratch file, once that is full (layer_mse) */
+    char *scratch_folder;     /* where the file without a name lies; NULL: $TMPDIR, else /tmp */
     size_t memory_budget;     /* MiB of activations and optimiser together; 0 = no limit */
 } fl_train_config;
 

@@ -80,6 +80,12 @@ static const fl_option train_options[] = {
          "MiB of activations kept where they would else be computed again (layer_mse: the frozen model's, "
          "from "
          "pass to pass over the data; else the upper layers', from forward to backward); 0 = none"),
+    SIZE(scratch_budget, "0", 0, LARGEST_BUDGET,
+         "layer_mse: MiB of the same kept in a scratch file once activation_budget is used up; 0 = none"),
+    {.key = "scratch_folder",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_train_config, scratch_folder),
+     .help = "folder of the scratch file; default $TMPDIR, else /tmp"},
     SIZE(memory_budget, "0", 0, LARGEST_BUDGET,
          "MiB of activations and optimiser together, refused when too small; 0 = no limit"),
 };

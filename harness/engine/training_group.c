@@ -7,8 +7,6 @@
 #include "harness/base/memory.h"
 #include "harness/engine/training_state.h"
 
-static const size_t MEBIBYTE = (size_t)1 << 20;
-
 double fl_training_clock(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -22,6 +20,18 @@ static fl_status check_mechanism(const fl_mechanism *mechanism, fl_error *error)
     return fl_error_set(error, FL_ERROR_ARGUMENT,
                         "train: rule %s with these options has no parameters that could be trained",
                         mechanism->variant->rule->name);
+}
+
+/* A linear branch that no sequence reaches cannot be fitted; adapters can. */
+static fl_status check_reach(const fl_mechanism *mechanism, size_t longest, fl_error *error) {
+    const fl_variant *variant = mechanism->variant;
+    size_t exact = variant->sinks + variant->window + variant->cache_budget;
+    if (longest > exact || variant->lora_rank > 0) return FL_OK;
+    return fl_error_set(
+        error, FL_ERROR_ARGUMENT,
+        "train: no sequence reaches the linear state: the longest has %zu tokens, sinks, window and "
+        "cache keep %zu; use a longer sequence_length",
+        longest, exact);
 }
 
 static fl_status create_history(size_t steps, fl_training_history *history, fl_error *error) {
@@ -53,6 +63,7 @@ static fl_status create(fl_training_group *group, const fl_training_job *jobs, f
     FL_TRY(FL_ALLOCATE(&group->members, group->count, error));
     for (size_t i = 0; i < group->count; i++) {
         group->members[i].job = &jobs[i];
+        FL_TRY(check_reach(jobs[i].mechanism, fl_training_group_longest(group), error));
         FL_TRY(create_member(&group->members[i], error));
     }
     group->draws = jobs[0].config->batch * jobs[0].config->accumulate;
@@ -91,7 +102,7 @@ fl_status fl_training_group_budget(const fl_training_group *group, size_t needed
     *keep = 0;
     for (size_t i = 0; i < group->count; i++) {
         const fl_train_config *config = group->members[i].job->config;
-        size_t memory = config->memory_budget * MEBIBYTE, kept = config->activation_budget * MEBIBYTE;
+        size_t memory = config->memory_budget * FL_MEBIBYTE, kept = config->activation_budget * FL_MEBIBYTE;
         if (memory > 0 && memory < limit) limit = memory;
         if (kept > *keep) *keep = kept;
         needed += member_bytes(&group->members[i]);
@@ -100,8 +111,8 @@ fl_status fl_training_group_budget(const fl_training_group *group, size_t needed
         return fl_error_set(error, FL_ERROR_MEMORY,
                             "train: sequences of %zu tokens need %zu MiB of activations and optimiser, "
                             "memory_budget is %zu MiB; use a shorter sequence_length or a larger budget",
-                            fl_training_group_longest(group), (needed + MEBIBYTE - 1) / MEBIBYTE,
-                            limit / MEBIBYTE);
+                            fl_training_group_longest(group), (needed + FL_MEBIBYTE - 1) / FL_MEBIBYTE,
+                            limit / FL_MEBIBYTE);
     }
     if (*keep > limit - needed) *keep = limit - needed;
     return FL_OK;

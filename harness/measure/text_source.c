@@ -40,6 +40,7 @@ static fl_status allocate_rows(fl_sequences *sequences, size_t rows, fl_error *e
 static fl_status finish(fl_text_source *source, fl_error *error) {
     fl_hash_stream *stream = NULL;
     FL_TRY(fl_hash_stream_create(&stream, error));
+    source->tokens = 0;
     for (size_t s = 0; s < source->sequences.count; s++) {
         uint64_t length = source->sequences.lengths[s];
         fl_hash_stream_add(stream, &length, sizeof length);
@@ -49,6 +50,14 @@ static fl_status finish(fl_text_source *source, fl_error *error) {
     source->rows = fl_hash_stream_value(stream);
     fl_hash_stream_destroy(stream);
     return FL_OK;
+}
+
+fl_status fl_text_source_keep_whole_rows(fl_text_source *source, size_t sequence_length, fl_error *error) {
+    fl_sequences *sequences = &source->sequences;
+    while (sequences->count > 1 && sequences->lengths[sequences->count - 1] < sequence_length) {
+        fl_memory_free(sequences->ids[--sequences->count]);
+    }
+    return finish(source, error);
 }
 
 static fl_status read_list(const char *path, size_t index, const cJSON *list, size_t vocabulary, int32_t *ids,

@@ -43,6 +43,10 @@ fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokeniz
 fl_status fl_text_source_load(const fl_text_config *config, const char *model_path, size_t vocabulary,
                               fl_text_source *out, fl_error *error);
 
+/* Drops rows at the end that are shorter than sequence_length, but never the first: what a training does with a text, whose
+ * last row would weigh as much as a whole one. */
+fl_status fl_text_source_keep_whole_rows(fl_text_source *source, size_t sequence_length, fl_error *error);
+
 void fl_text_source_release(fl_text_source *source);
 
 /* The path whose tokenizer belongs to a model path: the folder of a .safetensors file, else the path itself. *out is an

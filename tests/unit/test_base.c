@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
+#include "harness/base/scratch_file.h"
 #include "harness/base/status.h"
 #include "harness/base/threads.h"
 #include "tests/support/fixture.h"
@@ -117,6 +119,41 @@ static void test_hash_is_the_published_xxh3_and_streams(void **state) {
     assert_non_null(strstr(error.message, "no/such/file"));
 }
 
+static void test_scratch_file_blocks_are_separate_zeroed_and_leave_no_name(void **state) {
+    (void)state;
+    fl_scratch_file *file = NULL;
+    char folder[] = "/tmp/frostline-scratch-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(fl_scratch_file_create(folder, &file, NULL), FL_OK);
+    void *blocks[20];
+    for (size_t i = 0; i < 20; i++) {
+        assert_int_equal(fl_scratch_file_add(file, 5000 + i, &blocks[i], NULL), FL_OK);
+        for (size_t b = 0; b < 5000 + i; b++) assert_int_equal(((unsigned char *)blocks[i])[b], 0);
+        memset(blocks[i], (int)i + 1, 5000 + i);
+    }
+    for (size_t i = 0; i < 20; i++) assert_int_equal(((unsigned char *)blocks[i])[4999], i + 1);
+    assert_true(fl_scratch_file_bytes(file) >= 20 * 5000);
+    assert_int_equal(rmdir(folder), 0); /* empty: the file has no name */
+    fl_scratch_file_destroy(file);
+    fl_error error = {0};
+    assert_int_equal(fl_scratch_file_create(folder, &file, &error), FL_ERROR_IO);
+    assert_non_null(strstr(error.message, folder));
+}
+
+static void test_scratch_file_refuses_what_the_disk_cannot_hold(void **state) {
+    (void)state;
+    fl_scratch_file *file = NULL;
+    fl_error error = {0};
+    void *block = NULL, *kept = NULL;
+    assert_int_equal(fl_scratch_file_create(NULL, &file, NULL), FL_OK);
+    assert_int_equal(fl_scratch_file_add(file, 100, &kept, NULL), FL_OK);
+    assert_int_equal(fl_scratch_file_add(file, SIZE_MAX, &block, &error), FL_ERROR_IO);
+    assert_int_equal(fl_scratch_file_add(file, (size_t)1 << 60, &block, &error), FL_ERROR_IO);
+    assert_null(block);
+    ((char *)kept)[99] = 1;
+    fl_scratch_file_destroy(file);
+}
+
 static void test_hash_of_a_folder_sees_names_and_contents(void **state) {
     (void)state;
     const char *folder = fl_temporary_directory();
@@ -173,6 +210,8 @@ int main(void) {
         cmocka_unit_test(test_memory_hook_fails_the_nth_allocation_once),
         cmocka_unit_test(test_threads_run_every_item_once),
         cmocka_unit_test(test_hash_is_the_published_xxh3_and_streams),
+        cmocka_unit_test(test_scratch_file_blocks_are_separate_zeroed_and_leave_no_name),
+        cmocka_unit_test(test_scratch_file_refuses_what_the_disk_cannot_hold),
         cmocka_unit_test(test_hash_of_a_folder_sees_names_and_contents),
         cmocka_unit_test(test_random_numbers_have_their_moments_and_repeat),
     };

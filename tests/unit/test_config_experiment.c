@@ -293,6 +293,11 @@ static void test_run_id_is_of_the_work_not_of_names_and_places(void **state) {
                                        "measure.teacher_forced=true",
                                        "measure.propagated=False",
                                        "train.clip=",
+                                       "train.activation_budget=7",
+                                       "train.scratch_budget=7",
+                                       "train.scratch_folder=x",
+                                       "train.memory_budget=7",
+                                       "train.checkpoint_every=7",
                                        "text.sequences=16"};
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         run_id(whole, same[i], "h", other);

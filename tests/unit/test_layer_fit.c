@@ -164,6 +164,42 @@ static void test_keeping_activations_changes_nothing_but_memory(void **state) {
     tear_down(&bench);
 }
 
+static void test_activations_in_a_scratch_file_change_nothing_and_take_no_memory(void **state) {
+    (void)state;
+    fl_bench bench = set_up();
+    fl_party filed, recomputed;
+    gather(&filed, &bench, false);
+    gather(&recomputed, &bench, false);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        recomputed.configs[i].activation_budget = filed.configs[i].activation_budget = 0;
+        filed.configs[i].scratch_budget = 1;
+        filed.configs[i].scratch_folder = (char *)(uintptr_t)bench.directory;
+    }
+    fit(&bench, filed.jobs, MEMBERS);
+    fit(&bench, recomputed.jobs, MEMBERS);
+    assert_same(&filed, &recomputed);
+    assert_int_equal(filed.histories[0].bytes, recomputed.histories[0].bytes);
+    dismiss(&filed);
+    dismiss(&recomputed);
+    tear_down(&bench);
+}
+
+static void test_a_scratch_folder_that_is_not_there_is_named(void **state) {
+    (void)state;
+    fl_bench bench = set_up();
+    fl_party party;
+    gather(&party, &bench, false);
+    party.configs[1].scratch_budget = 1;
+    party.configs[1].scratch_folder = (char *)(uintptr_t)"no/such/folder";
+    fl_error error = {0};
+    assert_int_equal(
+        fl_layer_fit_run(bench.network.network, party.jobs, MEMBERS, &bench.sequences, NULL, &error),
+        FL_ERROR_IO);
+    assert_non_null(strstr(error.message, "no/such/folder"));
+    dismiss(&party);
+    tear_down(&bench);
+}
+
 typedef struct {
     size_t asked, cancel_after;
 } fl_watch;
@@ -268,6 +304,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mechanisms_fitted_together_are_those_fitted_alone),
         cmocka_unit_test(test_keeping_activations_changes_nothing_but_memory),
+        cmocka_unit_test(test_activations_in_a_scratch_file_change_nothing_and_take_no_memory),
+        cmocka_unit_test(test_a_scratch_folder_that_is_not_there_is_named),
         cmocka_unit_test(test_an_interrupted_fit_resumes_bit_for_bit_also_from_different_steps),
         cmocka_unit_test(test_one_that_diverges_leaves_the_others_alone),
         cmocka_unit_test(test_configurations_that_draw_differently_are_refused),

@@ -122,6 +122,32 @@ static void test_hashes_tell_the_file_and_the_rows_apart(void **state) {
     fl_text_source_release(&c);
 }
 
+static void test_a_training_keeps_whole_rows_only(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *rows;
+        size_t sequence_length, tokens;
+    } cases[] = {{"[[1,2,3,4,5]]", "[1 2 3]", 3, 3},
+                 {"[[1,2,3,4,5,6]]", "[1 2 3][4 5 6]", 3, 6},
+                 {"[[1,2]]", "[1 2]", 3, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = written(cases[i].json);
+        fl_text_source cut, exact;
+        assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, cases[i].sequence_length, 0, &cut, NULL),
+                         FL_OK);
+        assert_int_equal(fl_text_source_keep_whole_rows(&cut, cases[i].sequence_length, NULL), FL_OK);
+        clean(path);
+        assert_rows(&cut, cases[i].rows);
+        assert_int_equal(cut.tokens, cases[i].tokens);
+        path = written("[[1,2,3]]");
+        assert_int_equal(fl_text_source_from_ids(path, VOCABULARY, 0, 0, &exact, NULL), FL_OK);
+        clean(path);
+        assert_int_equal(strcmp(cut.rows.text, exact.rows.text) == 0, i == 0);
+        fl_text_source_release(&cut);
+        fl_text_source_release(&exact);
+    }
+}
+
 static void test_text_is_tokenised_once_and_cut(void **state) {
     (void)state;
     if (fl_default_model_path() == NULL) fl_fixture_skip(__func__, "models/smollm2-135m.gguf");
@@ -242,6 +268,7 @@ int main(void) {
         cmocka_unit_test(test_bad_ids_files_are_refused_with_their_place),
         cmocka_unit_test(test_a_missing_file_is_named),
         cmocka_unit_test(test_hashes_tell_the_file_and_the_rows_apart),
+        cmocka_unit_test(test_a_training_keeps_whole_rows_only),
         cmocka_unit_test(test_text_is_tokenised_once_and_cut),
         cmocka_unit_test(test_documents_of_a_folder_are_joined_by_the_end_of_text_token),
         cmocka_unit_test(test_a_weight_file_leads_to_the_tokenizer_beside_it),

@@ -527,6 +527,19 @@ static void test_a_memory_budget_is_kept_or_refused_with_the_figure(void **state
     tear_down(&bench);
 }
 
+static void test_a_training_that_never_reaches_the_state_is_refused(void **state) {
+    (void)state;
+    fl_bench bench = set_up(NULL, NULL);
+    for (int objective = 0; objective < 3; objective++) {
+        fl_train_config config = recipe(1);
+        config.objective = objective;
+        fl_training_options options = {.config = &config, .sequences = &bench.sequences};
+        refuse(&bench, &options, "rule: kda\nwindow: 40\nsinks: 900\n", FL_ERROR_ARGUMENT,
+               "no sequence reaches the linear state");
+    }
+    tear_down(&bench);
+}
+
 static void test_overlapping_texts_are_found_and_refused(void **state) {
     (void)state;
     fl_sequences training = random_sequences(3, 400, 1), evaluation = random_sequences(2, 100, 2);
@@ -638,6 +651,7 @@ int main(void) {
         cmocka_unit_test(test_order_is_a_permutation_of_every_pass_and_known_beforehand),
         cmocka_unit_test(test_kept_projections_change_nothing_but_memory),
         cmocka_unit_test(test_a_memory_budget_is_kept_or_refused_with_the_figure),
+        cmocka_unit_test(test_a_training_that_never_reaches_the_state_is_refused),
         cmocka_unit_test(test_overlapping_texts_are_found_and_refused),
         cmocka_unit_test(test_the_train_mapping_has_the_papers_defaults_and_refuses_nonsense),
         cmocka_unit_test(test_every_failing_allocation_is_reported_and_leaks_nothing),
