@@ -354,6 +354,16 @@ static fl_status read_layers(const fl_mechanism *mechanism, const fl_checkpoint 
     return FL_OK;
 }
 
+static const char *const fit_names[] = {"none", "layers", "network"};
+
+static fl_fit fit_of(const fl_checkpoint *file) {
+    const char *name = fl_checkpoint_metadata(file, "fit");
+    for (int fit = FL_FIT_NONE; name != NULL && fit < FL_FIT_NETWORK; fit++) {
+        if (strcmp(name, fit_names[fit]) == 0) return (fl_fit)fit;
+    }
+    return FL_FIT_NETWORK;
+}
+
 fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error *error) {
     fl_checkpoint *file = NULL;
     float **fresh = NULL;
@@ -384,6 +394,7 @@ fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error 
         mechanism->layer[layer] = fresh[layer];
         fresh[layer] = old;
     }
+    mechanism->fit = fit_of(file);
 done:
     for (size_t i = 0; fresh != NULL && i < mechanism->layers; i++) fl_memory_free(fresh[i]);
     fl_memory_free(fresh);
@@ -415,9 +426,9 @@ fl_status fl_mechanism_save(const fl_mechanism *mechanism, const char *path, fl_
             memcpy(tensors[next].shape, tensor->shape, tensor->rank * sizeof tensor->shape[0]);
         }
     }
-    const char *keys[] = {"format", "rule"};
-    const char *values[] = {"frostline mechanism", mechanism->variant->rule->name};
-    status = fl_checkpoint_write_safetensors(path, tensors, count, keys, values, 2, error);
+    const char *keys[] = {"fit", "format", "rule"};
+    const char *values[] = {fit_names[mechanism->fit], "frostline mechanism", mechanism->variant->rule->name};
+    status = fl_checkpoint_write_safetensors(path, tensors, count, keys, values, 3, error);
 done:
     fl_memory_free(names);
     fl_memory_free(tensors);

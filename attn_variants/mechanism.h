@@ -32,8 +32,16 @@ typedef struct fl_mechanism_tensor {
     size_t count;
 } fl_mechanism_tensor;
 
+/* How far the parameters have been fitted; the furthest of all stages counts. */
+typedef enum fl_fit {
+    FL_FIT_NONE = 0, /* as initialised */
+    FL_FIT_LAYERS,   /* layer by layer: "calibrated" */
+    FL_FIT_NETWORK   /* through the whole network: "trained" */
+} fl_fit;
+
 typedef struct fl_mechanism {
     const fl_variant *variant; /* borrowed */
+    fl_fit fit;                /* kept in the file; one that says nothing counts as FL_FIT_NETWORK */
     fl_attention_shape shape;
     size_t layers;
     size_t tensor_count;       /* the same table for every linearised layer */

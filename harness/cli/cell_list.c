@@ -134,13 +134,15 @@ bool fl_cell_has_training(const fl_cell_work *cell) {
 }
 
 const char *fl_cell_tier(const fl_cell_work *cell) {
+    static const char *const names[] = {"untrained", "calibrated", "trained"};
     const fl_variant *variant = cell->linearised.variant;
-    bool fitted = fl_cell_has_training(cell) || (variant != NULL && variant->mechanism_path != NULL);
-    if (fitted && variant != NULL && variant->lora_rank > 0) return "adapted";
+    const fl_mechanism *mechanism = cell->linearised.mechanism;
+    fl_fit fit = mechanism != NULL ? mechanism->fit : FL_FIT_NONE;
     if (fl_cell_has_training(cell)) {
-        return cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? "calibrated" : "trained";
+        fl_fit own = cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK;
+        if (own > fit) fit = own;
     }
-    return fitted ? "trained" : "untrained";
+    return fit != FL_FIT_NONE && variant->lora_rank > 0 ? "adapted" : names[fit];
 }
 
 bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {

@@ -207,6 +207,8 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
         double adapter_rate =
             fl_learning_rate(config->adapter_learning_rate, config->warmup_steps, config->steps, step);
         fl_adamw_step(member->adamw, member->job->mechanism, member->gradient, rate, adapter_rate);
+        fl_fit fit = config->objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK;
+        if (fit > member->job->mechanism->fit) member->job->mechanism->fit = fit;
     }
     history->loss[step] = loss;
     history->gradient_norm[step] = norm;

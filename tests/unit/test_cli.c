@@ -225,6 +225,53 @@ static void test_cells_calibrated_together_are_those_calibrated_alone(void **sta
     expect(1, arguments, "layer_mse does not train variant.lora", NULL);
 }
 
+static double first_loss(const char *run) {
+    fl_run_reader *reader = NULL;
+    double *loss = NULL;
+    size_t rank = 0, shape[4];
+    fl_error error = {0};
+    if (fl_run_reader_open(run, &reader, &error) != FL_OK) fail_msg("%s", error.message);
+    assert_int_equal(fl_run_reader_doubles(reader, "/training/loss", &loss, &rank, shape, NULL), FL_OK);
+    double first = loss[0];
+    fl_memory_free(loss);
+    fl_run_reader_close(reader);
+    return first;
+}
+
+static void test_a_training_goes_on_from_a_calibrated_mechanism(void **state) {
+    (void)state;
+    const char *model = model_folder(__func__);
+    write_ids(inside("ids.json"));
+    const char *config = inside("chain.yaml");
+    write_text(config,
+               "name: tiny\nmodel: {path: %s}\nvariant: {rule: gla, window: 8, sinks: 2}\n"
+               "train: {ids: %s, steps: 6, warmup_steps: 0, learning_rate: 1.0e-2, order: sequential}\n",
+               model, inside("ids.json"));
+    char *output = NULL, fitted[PATH_BYTES], arguments[TEXT_BYTES];
+    int code = frostline(&output, "run %s train.objective=layer_mse --out %s", config, inside("layers"));
+    if (code != 0) fail_msg("exit %d:\n%s", code, output);
+    const char *run = run_file_of(output, "gla");
+    snprintf(fitted, sizeof fitted, "%.*s.mechanism.safetensors", (int)(strlen(run) - strlen(".h5")), run);
+    fl_memory_free(output);
+    char ids[PATH_BYTES];
+    snprintf(ids, sizeof ids, "%s", inside("ids.json"));
+    snprintf(arguments, sizeof arguments, "run %s train= text.ids=%s variant.mechanism=%s --out %s", config,
+             ids, fitted, inside("loaded"));
+    expect(0, arguments, "calibrated", NULL);
+    double loss[2];
+    for (int chained = 0; chained < 2; chained++) {
+        char start[PATH_BYTES + 32] = "";
+        if (chained) snprintf(start, sizeof start, "variant.mechanism=%s", fitted);
+        code = frostline(&output, "run %s %s --out %s", config, start, inside("network"));
+        if (code != 0) fail_msg("exit %d:\n%s", code, output);
+        assert_non_null(strstr(output, "trained"));
+        loss[chained] = first_loss(run_file_of(output, "gla"));
+        fl_memory_free(output);
+    }
+    assert_true(loss[1] != loss[0]);
+    assert_int_equal(count_files(inside("network"), ".h5"), 2);
+}
+
 static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
     (void)state;
     const char *model = model_folder(__func__);
@@ -550,6 +597,7 @@ int main(void) {
         TEST(test_help_is_there_for_every_command),
         TEST(test_variants_lists_every_rule_and_suggests_near_names),
         TEST(test_cells_calibrated_together_are_those_calibrated_alone),
+        TEST(test_a_training_goes_on_from_a_calibrated_mechanism),
         TEST(test_sweep_measures_every_cell_and_keeps_them_the_second_time),
         TEST(test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell),
         TEST(test_plan_names_the_run_ids_that_run_then_writes),

@@ -132,11 +132,13 @@ static void test_saving_and_loading_keeps_every_bit_and_the_hash(void **state) {
     bound b = create("{rule: hedgehog, window: 2, merge: lolcats, softmax_layers: [1], seed: 5}", 3);
     fl_mechanism_find(b.mechanism, 2, "hedgehog.query")[7] = 0.125f;
     fl_hash before = fl_mechanism_hash(b.mechanism);
+    b.mechanism->fit = FL_FIT_LAYERS;
     assert_int_equal(fl_mechanism_save(b.mechanism, path, &error), FL_OK);
     snprintf(yaml, sizeof yaml,
              "{rule: hedgehog, window: 2, merge: lolcats, softmax_layers: [1], mechanism: %s}", path);
     bound loaded = create(yaml, 3);
     assert_string_equal(fl_mechanism_hash(loaded.mechanism).text, before.text);
+    assert_int_equal(loaded.mechanism->fit, FL_FIT_LAYERS);
     for (size_t layer = 0; layer < 3; layer += 2) {
         assert_memory_equal(loaded.mechanism->layer[layer], b.mechanism->layer[layer],
                             b.mechanism->layer_floats * sizeof(float));
