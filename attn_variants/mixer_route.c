@@ -66,12 +66,13 @@ static void route_static_head(void *context, size_t kv_head, size_t worker) {
 
 typedef struct fl_mass_work {
     fl_mixer_block *block;
-    float *probability; /* [G][capacity] */
-    double *scores;     /* [budget] */
+    float *probability; /* [Hkv][G][keys] */
+    double *scores;     /* [Hkv][budget] */
 } fl_mass_work;
 
 static void decide_by_mass(const fl_mass_work *work, size_t kv_head, size_t step) {
     fl_mixer *mixer = work->block->mixer;
+    double *scores = work->scores + kv_head * mixer->cache.budget;
     size_t leaving = fl_mixer_leaving(&mixer->plan, work->block->first + step);
     if (leaving == FL_POSITION_NONE) {
         settle(work->block, kv_head, step, NOTHING_LEAVES);
@@ -81,11 +82,11 @@ static void decide_by_mass(const fl_mass_work *work, size_t kv_head, size_t step
         const double *mass = mixer->exact.mass + kv_head * mixer->exact.capacity;
         for (size_t slot = 0; slot < mixer->cache.budget; slot++) {
             size_t position = mixer->cache.position[kv_head * mixer->cache.budget + slot];
-            work->scores[slot] = mass[fl_exact_set_find(&mixer->exact, kv_head, position)];
+            scores[slot] = mass[fl_exact_set_find(&mixer->exact, kv_head, position)];
         }
         double of_leaving = mass[fl_exact_set_find(&mixer->exact, kv_head, leaving)];
         settle(work->block, kv_head, step,
-               fl_routed_cache_choose(&mixer->cache, kv_head, leaving, work->scores, of_leaving));
+               fl_routed_cache_choose(&mixer->cache, kv_head, leaving, scores, of_leaving));
     }
 }
 
@@ -115,35 +116,42 @@ static void attend(const fl_mass_work *work, size_t kv_head, size_t step, size_t
     fl_compute *compute = plan->compute;
     size_t head_dim = plan->shape.head_dim, heads = plan->shape.query_heads, group = plan->group;
     size_t at = (step * heads + kv_head * group) * head_dim;
+    float *probabilities = work->probability + kv_head * group * set->count;
     compute->ops->matmul(compute, false, true, group, count, head_dim, plan->shape.scale, block->query + at,
-                         head_dim, fl_exact_set_key(set, kv_head, 0), head_dim, 0.0f, work->probability,
-                         count);
+                         head_dim, fl_exact_set_key(set, kv_head, 0), head_dim, 0.0f, probabilities, count);
     const size_t *expiry = set->expiry + kv_head * set->capacity;
     double *mass = set->mass + kv_head * set->capacity;
     for (size_t i = 0; i < group; i++) {
-        float *probability = work->probability + i * count;
+        float *probability = probabilities + i * count;
         block->scratch->log_sum_exp[step * heads + kv_head * group + i] =
             softmax_of_query(expiry, block->first + step, count, probability);
         for (size_t j = 0; j < count; j++) mass[j] += (double)probability[j] / (double)group;
     }
-    compute->ops->matmul(compute, false, false, group, head_dim, count, 1.0f, work->probability, count,
+    compute->ops->matmul(compute, false, false, group, head_dim, count, 1.0f, probabilities, count,
                          fl_exact_set_value(set, kv_head, 0), head_dim, 0.0f, block->scratch->exact + at,
                          head_dim);
 }
 
+/* KV heads do not know of one another. */
+static void route_head_by_mass(void *context, size_t kv_head, size_t worker) {
+    (void)worker;
+    const fl_mass_work *work = context;
+    size_t before = work->block->mixer->exact.count - work->block->tokens;
+    for (size_t step = 0; step < work->block->tokens; step++) {
+        decide_by_mass(work, kv_head, step);
+        attend(work, kv_head, step, before + step + 1);
+    }
+}
+
 static fl_status route_by_mass(fl_mixer_block *block, fl_error *error) {
-    fl_mixer *mixer = block->mixer;
+    const fl_mixer *mixer = block->mixer;
+    size_t kv_heads = mixer->plan.shape.kv_heads;
     fl_mass_work work = {block, NULL, NULL};
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.probability, mixer->plan.group * mixer->exact.count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, mixer->cache.budget, error));
-    size_t before = mixer->exact.count - block->tokens;
-    for (size_t step = 0; step < block->tokens; step++) {
-        for (size_t kv_head = 0; kv_head < mixer->plan.shape.kv_heads; kv_head++) {
-            decide_by_mass(&work, kv_head, step);
-            attend(&work, kv_head, step, before + step + 1);
-        }
-    }
+    FL_TRY_DONE(status,
+                FL_ALLOCATE(&work.probability, kv_heads * mixer->plan.group * mixer->exact.count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, kv_heads * mixer->cache.budget, error));
+    fl_threads_for(mixer->plan.compute->threads, kv_heads, route_head_by_mass, &work);
 done:
     fl_memory_free(work.probability);
     fl_memory_free(work.scores);
@@ -154,12 +162,10 @@ done:
 
 typedef struct fl_recall_work {
     fl_mixer_block *block;
-    float *read;    /* [(budget + 1) * m][Dv] of one query head */
-    double *scores; /* [Hkv][budget + 1]; the last is the leaving token's */
-    size_t head;    /* the query head being added */
+    size_t step;
+    float *read;    /* [H][(budget + 1) * m][Dv] */
+    double *scores; /* [H][budget + 1]; the last is the leaving token's */
 } fl_recall_work;
-
-enum { RECALL_BLOCK = 64 };
 
 /* || v - read ||, the read divided by its mass where there is a normaliser. */
 static double residual(const fl_mixer_plan *plan, const float *value, const float *read) {
@@ -175,61 +181,66 @@ static double residual(const fl_mixer_plan *plan, const float *value, const floa
     return sqrt(sum);
 }
 
-static void add_residuals(void *context, size_t item, size_t worker) {
-    (void)worker;
-    const fl_recall_work *work = context;
-    const fl_mixer *mixer = work->block->mixer;
+static void find_residuals(const fl_mixer *mixer, size_t head, const float *read, double *scores) {
     const fl_mixer_plan *plan = &mixer->plan;
-    size_t candidates = mixer->cache.budget + 1, micro = plan->micro_steps;
-    size_t end = (item + 1) * RECALL_BLOCK < candidates ? (item + 1) * RECALL_BLOCK : candidates;
-    double *scores = work->scores + work->head / plan->group * candidates;
-    for (size_t slot = item * RECALL_BLOCK; slot < end; slot++) {
-        const float *value = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_VALUE, work->head, slot);
+    size_t micro = plan->micro_steps;
+    for (size_t slot = 0; slot <= mixer->cache.budget; slot++) {
+        const float *value = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_VALUE, head, slot);
         double sum = 0.0;
         for (size_t i = 0; i < micro; i++) {
             size_t of_read = (slot * micro + i) * plan->value_dim;
-            sum += residual(plan, value + i * plan->value_dim, work->read + of_read);
+            sum += residual(plan, value + i * plan->value_dim, read + of_read);
         }
-        scores[slot] += sum / (double)(micro * plan->group);
+        scores[slot] = sum / (double)(micro * plan->group);
     }
 }
 
-static void read_with_own_hooks(const fl_recall_work *work) {
-    const fl_mixer *mixer = work->block->mixer;
+static void read_with_own_hooks(const fl_mixer *mixer, size_t head, float *read) {
     const fl_mixer_plan *plan = &mixer->plan;
     fl_rule_input input = {.head_dim = plan->shape.head_dim,
                            .layer = plan->layer,
-                           .head = work->head,
+                           .head = head,
                            .heads = plan->shape.query_heads,
                            .options = plan->variant->rule_options,
                            .parameters = plan->parameters};
     for (size_t slot = 0; slot <= mixer->cache.budget; slot++) {
-        input.query = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, work->head, slot);
-        plan->rule->own.read(&input, mixer->state + work->head * plan->state_floats,
-                             work->read + slot * plan->value_dim);
+        input.query = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, head, slot);
+        plan->rule->own.read(&input, mixer->state + head * plan->state_floats, read + slot * plan->value_dim);
     }
 }
 
-/* Scores of all candidates of every KV head, with the state as it stands. */
-static void score_by_recall(fl_recall_work *work, size_t step) {
+/* What one query head's state, as it stands, gives back of all candidates. */
+static void recall_of_head(void *context, size_t head, size_t worker) {
+    (void)worker;
+    const fl_recall_work *work = context;
     fl_mixer *mixer = work->block->mixer;
     const fl_mixer_plan *plan = &mixer->plan;
     fl_compute *compute = plan->compute;
+    size_t candidates = mixer->cache.budget + 1, reads = candidates * plan->micro_steps;
+    float *read = work->read + head * reads * plan->value_dim;
+    fl_write_row_copy(&plan->layout, &mixer->cached, mixer->cache.budget, &work->block->stream, work->step,
+                      head);
+    if (plan->own) {
+        read_with_own_hooks(mixer, head, read);
+    } else {
+        compute->ops->matmul(compute, false, true, reads, plan->value_dim, plan->key_dim, 1.0f,
+                             fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, head, 0),
+                             plan->key_dim, mixer->state + head * plan->state_floats, plan->key_dim, 0.0f,
+                             read, plan->value_dim);
+    }
+    find_residuals(mixer, head, read, work->scores + head * candidates);
+}
+
+/* The mean over each KV head's group, in the place of its first query head. */
+static void score_by_recall(fl_recall_work *work) {
+    const fl_mixer *mixer = work->block->mixer;
+    const fl_mixer_plan *plan = &mixer->plan;
     size_t candidates = mixer->cache.budget + 1;
-    memset(work->scores, 0, plan->shape.kv_heads * candidates * sizeof *work->scores);
-    for (work->head = 0; work->head < plan->shape.query_heads; work->head++) {
-        fl_write_row_copy(&plan->layout, &mixer->cached, mixer->cache.budget, &work->block->stream, step,
-                          work->head);
-        if (plan->own) {
-            read_with_own_hooks(work);
-        } else {
-            compute->ops->matmul(compute, false, true, candidates * plan->micro_steps, plan->value_dim,
-                                 plan->key_dim, 1.0f,
-                                 fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, work->head, 0),
-                                 plan->key_dim, mixer->state + work->head * plan->state_floats, plan->key_dim,
-                                 0.0f, work->read, plan->value_dim);
-        }
-        fl_threads_for(compute->threads, (candidates + RECALL_BLOCK - 1) / RECALL_BLOCK, add_residuals, work);
+    fl_threads_for(plan->compute->threads, plan->shape.query_heads, recall_of_head, work);
+    for (size_t head = 0; head < plan->shape.query_heads; head++) {
+        if (head % plan->group == 0) continue;
+        double *sum = work->scores + head / plan->group * plan->group * candidates;
+        for (size_t slot = 0; slot < candidates; slot++) sum[slot] += work->scores[head * candidates + slot];
     }
 }
 
@@ -237,9 +248,10 @@ static void decide_by_recall(fl_recall_work *work, size_t step, size_t leaving) 
     fl_mixer *mixer = work->block->mixer;
     size_t candidates = mixer->cache.budget + 1;
     bool full = fl_routed_cache_full(&mixer->cache, 0);
-    if (full) score_by_recall(work, step);
+    work->step = step;
+    if (full) score_by_recall(work);
     for (size_t kv_head = 0; kv_head < mixer->plan.shape.kv_heads; kv_head++) {
-        const double *scores = work->scores + kv_head * candidates;
+        const double *scores = work->scores + kv_head * mixer->plan.group * candidates;
         settle(work->block, kv_head, step,
                full ? fl_routed_cache_choose(&mixer->cache, kv_head, leaving, scores, scores[candidates - 1])
                     : fl_routed_cache_fill(&mixer->cache, kv_head, leaving));
@@ -253,8 +265,9 @@ static fl_status route_by_recall(fl_mixer_block *block, fl_error *error) {
     size_t candidates = mixer->cache.budget + 1, advanced = 0;
     fl_recall_work work = {.block = block};
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.read, candidates * plan->micro_steps * plan->value_dim, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, plan->shape.kv_heads * candidates, error));
+    size_t heads = plan->shape.query_heads, reads = candidates * plan->micro_steps;
+    FL_TRY_DONE(status, FL_ALLOCATE(&work.read, heads * reads * plan->value_dim, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, heads * candidates, error));
     for (size_t step = 0; step < block->tokens; step++) {
         size_t leaving = fl_mixer_leaving(plan, block->first + step);
         if (leaving == FL_POSITION_NONE) {
