@@ -300,6 +300,7 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
     }
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_workbench_open(first->model_path, &out->bench, error));
+    out->bench.widen_memory = first->widen_memory;
     FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
     if (first->has_text) FL_TRY_DONE(status, load_text(list, first, out, error));
     if (first->text.path != NULL)

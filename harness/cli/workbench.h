@@ -13,6 +13,7 @@
 typedef struct fl_workbench {
     fl_model *model;
     fl_attention_shape shape;
+    double widen_memory; /* MiB for widened weights; 0, as opened: half of the machine's memory */
     fl_compute *compute; /* NULL until prepared */
     fl_network *network;
 } fl_workbench;
@@ -20,7 +21,7 @@ typedef struct fl_workbench {
 /* Maps and checks the model: cheap. */
 fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error *error);
 /* Makes it ready to compute; nothing when it is already. threads 0: all processors. Weights are widened to
- * float32 once when that takes at most half of the machine's memory, else panel by panel in each product. */
+ * float32 once as far as widen_memory goes, the rest panel by panel in each product. */
 fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error);
 void fl_workbench_close(fl_workbench *bench);
 

@@ -31,6 +31,10 @@ static const fl_option top_options[] = {
 static const fl_option model_options[] = {
     {"path", FL_OPTION_STRING, offsetof(fl_experiment, model_path), "!", 0, 0, NULL,
      "a .gguf file or a Hugging Face folder"},
+    {"widen_memory", FL_OPTION_NUMBER, offsetof(fl_experiment, widen_memory), "0", 0, 1e12, NULL,
+     "MiB that weights widened to float32 may take; the rest is widened in every product, which is slower; 0 "
+     "= "
+     "half of the machine's memory"},
 };
 
 #define TEXT_OPTIONS(length)                                                                                 \
@@ -276,8 +280,8 @@ static bool leaves_result_alone(const char *key) {
     static const char *const first[] = {"name", "output", "threads"};
     static const char *const last[] = {"path", "ids", "mechanism"};
     static const char *const whole[] = {"train.activation_budget", "train.scratch_budget",
-                                        "train.scratch_folder", "train.memory_budget",
-                                        "train.checkpoint_every"};
+                                        "train.scratch_folder",    "train.memory_budget",
+                                        "train.checkpoint_every",  "model.widen_memory"};
     const char *dot = strrchr(key, '.');
     size_t head = strcspn(key, ".");
     for (size_t i = 0; i < COUNT(first); i++) {

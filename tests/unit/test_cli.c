@@ -298,6 +298,40 @@ static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void *
     fl_memory_free(again);
 }
 
+static double nmse_of_last_layer(const char *run) {
+    fl_run_reader *reader = NULL;
+    double *nmse = NULL;
+    size_t rank = 0, shape[4];
+    assert_int_equal(fl_run_reader_open(run, &reader, NULL), FL_OK);
+    assert_int_equal(
+        fl_run_reader_doubles(reader, "/errors/propagated/residual_nmse", &nmse, &rank, shape, NULL), FL_OK);
+    double value = nmse[shape[0] - 1];
+    fl_memory_free(nmse);
+    fl_run_reader_close(reader);
+    return value;
+}
+
+static void test_weights_widened_in_every_product_give_the_same_run(void **state) {
+    (void)state;
+    const char *config = write_sweep(model_folder(__func__), "kda");
+    static const char *const memory[] = {"0", "0.002"};
+    double nmse[2];
+    char id[2][16];
+    for (size_t i = 0; i < 2; i++) {
+        char *output = NULL, out[16];
+        snprintf(out, sizeof out, "out%zu", i);
+        int code =
+            frostline(&output, "run %s model.widen_memory=%s --out %s", config, memory[i], inside(out));
+        if (code != 0) fail_msg("exit %d:\n%s", code, output);
+        const char *run = run_file_of(output, "rule=kda");
+        nmse[i] = nmse_of_last_layer(run);
+        snprintf(id[i], sizeof id[i], "%.12s", strrchr(run, '/') + 1);
+        fl_memory_free(output);
+    }
+    assert_string_equal(id[0], id[1]);
+    assert_true(nmse[0] > 0 && fabs(nmse[0] - nmse[1]) <= 1e-5 * nmse[0]);
+}
+
 static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell(void **state) {
     (void)state;
     const char *config = write_sweep(model_folder(__func__), "softmax, none, kda");
@@ -599,6 +633,7 @@ int main(void) {
         TEST(test_cells_calibrated_together_are_those_calibrated_alone),
         TEST(test_a_training_goes_on_from_a_calibrated_mechanism),
         TEST(test_sweep_measures_every_cell_and_keeps_them_the_second_time),
+        TEST(test_weights_widened_in_every_product_give_the_same_run),
         TEST(test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell),
         TEST(test_plan_names_the_run_ids_that_run_then_writes),
         TEST(test_overrides_beat_the_file_and_change_the_run_id),
