@@ -10,7 +10,7 @@
 #: make fuzz         every fuzz target for FUZZ_SECONDS seconds each (clang)
 #: make lint         floors, headers alone, names; cppcheck and clang-tidy where installed
 #: make format       clang-format over the whole tree
-#: make bench        build and run the benchmarks
+#: make bench        build, measure this machine and how much of it each part of the work uses (BENCH=--quick: flags)
 #: make install      program, configs and texts under $(DESTDIR)$(PREFIX)
 #: make clean        remove build/ (the model, the results and your configs stay)
 #: make help         this list
@@ -52,7 +52,6 @@ CLI_SOURCES = $(wildcard harness/cli/*.c)
 SUPPORT_SOURCES = $(filter-out %/fuzz_driver.c,$(wildcard tests/support/*.c))
 TEST_SOURCES = $(wildcard tests/unit/test_*.c)
 FUZZ_SOURCES = $(wildcard tests/fuzz/fuzz_*.c)
-BENCH_SOURCES = $(wildcard bench/bench_*.c)
 
 object = $(patsubst %.c,$(BUILD)/%.o,$(1))
 FUZZ_SUPPORT = $(call object,tests/fuzz/input_file.c)
@@ -63,7 +62,6 @@ TESTS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
 REPLAYS = $(foreach name,$(patsubst tests/fuzz/%.c,%,$(FUZZ_SOURCES)),\
             $(if $(wildcard tests/fuzz/corpus/$(patsubst fuzz_%,%,$(name))/*),$(BUILD)/tests/$(name)))
 FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzzers/%,$(FUZZ_SOURCES))
-BENCHES = $(patsubst bench/%.c,$(BUILD)/bench/%,$(BENCH_SOURCES))
 
 Q = $(if $(V),,@)
 # All processors, unless the user said -j.
@@ -123,10 +121,6 @@ $(BUILD)/fuzzers/%: $(BUILD)/tests/fuzz/%.o $(FUZZ_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
 
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ $(LIBRARY_LDLIBS)
-
 # Kernels for one instruction set live in files named after it; everything else is baseline x86-64 (or whatever the target is).
 $(BUILD)/%_avx2.o: TARGET_FLAGS = -mavx2 -mfma
 $(BUILD)/%_avx512.o: TARGET_FLAGS = -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma
@@ -145,7 +139,7 @@ $(BUILD)/harness/cli/build_info.o: $(REVISION)
 $(BUILD)/harness/cli/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
 
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
-             $(FUZZ_SOURCES) $(BENCH_SOURCES) tests/support/fuzz_driver.c tests/fuzz/input_file.c))
+             $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/input_file.c))
 .SECONDARY:
 
 # Checks -------------------------------------------------------------------------------------------------------------
@@ -194,8 +188,10 @@ format:
 	@harness/setup/packages.sh format
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-bench: $(PROGRAM) $(BENCHES)
-	@for program in $(BENCHES); do $$program || exit 1; done
+# Nothing else should run meanwhile. BENCH: further flags (docs/performance.md).
+bench:
+	@$(AGAIN) all
+	@$(PROGRAM) bench $(wildcard $(MODEL)) --json $(BUILD)/bench.json $(BENCH)
 
 # Install and clean --------------------------------------------------------------------------------------------------
 
