@@ -68,10 +68,11 @@ static int run(const fl_command *command, int argc, char **argv) {
 const fl_command fl_command_merge = {
     .name = "merge",
     .arguments = "FILE|DIR... --out FILE.h5",
-    .summary = "run files of one cell (other texts, other seeds) pooled into one",
-    .help =
-        "Counts, sums and variances are pooled exactly; every run stays visible inside. A folder stands for "
-        "all its run\n"
-        "files. A run that is missing, unfinished or measured otherwise is refused by name.",
+    .summary = "run files of one cell (other texts, seeds, task items) pooled into one",
+    .help = "Counts, sums and variances are pooled exactly, task items put together and their metrics made "
+            "anew; every\n"
+            "run stays visible inside. A folder stands for all its run files. A run that is missing, "
+            "unfinished or\n"
+            "measured otherwise, or an item that two runs hold, is refused by name.",
     .run = run,
 };

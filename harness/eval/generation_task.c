@@ -75,10 +75,6 @@ static fl_status run_item(const fl_task_requests *task, size_t index, fl_session
     fl_status status = fl_tokenizer_decode(tokenizer, generation.ids, generation.count, true,
                                            &result->answer[index], &bytes, error);
     if (status == FL_OK) {
-        result->document[index] = (int64_t)item->document;
-        result->gold[index] = item->gold;
-        result->length[index] = (int64_t)item->length;
-        result->depth[index] = item->depth;
         result->correct[index] = fl_retrieval_score(item->prompt, result->answer[index]);
         result->greedy[index] = result->correct[index] == 1.0;
         result->context_tokens[index] = (int64_t)request->context_count;
@@ -103,7 +99,7 @@ fl_status fl_generation_evaluate(const fl_task_config *config, const fl_task_req
                                  const fl_mechanism *mechanism, const fl_progress *progress,
                                  fl_task_result *result, fl_error *error) {
     const double start = seconds_now();
-    FL_TRY(fl_task_result_create(config, task->item_count, 1, result, error));
+    FL_TRY(fl_task_result_create(config, task, 1, result, error));
     FL_TRY(FL_ALLOCATE(&result->answer, task->item_count, error));
     fl_session *session = NULL;
     FL_TRY(fl_session_create(network, mechanism, &session, error));

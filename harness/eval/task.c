@@ -96,13 +96,13 @@ static fl_status evaluate(const fl_task *task, const fl_mechanism *mechanism, co
     if (task->config.kind->form == FL_TASK_GENERATION) {
         FL_TRY(fl_generation_evaluate(&task->config, task->requests, task->network, task->tokenizer,
                                       mechanism, progress, result, error));
-        return fl_task_result_summarise(&task->config, task->requests, scores, result, error);
+        return fl_task_result_summarise(&task->config, result, error);
     }
     FL_TRY(fl_score_run(task->plan, task->network, mechanism, progress, task->config.label, scores, &counts,
                         error));
     result->counts = counts;
     FL_TRY(fl_task_result_fill(&task->config, task->requests, scores, result, error));
-    return fl_task_result_summarise(&task->config, task->requests, scores, result, error);
+    return fl_task_result_summarise(&task->config, result, error);
 }
 
 fl_status fl_task_evaluate(const fl_task *task, const fl_mechanism *mechanism, const fl_progress *progress,

@@ -43,24 +43,36 @@ typedef struct fl_task_result {
     int64_t *greedy; /* [n] 1: the right continuation was the greedy one (choices: the gold's) */
     double *correct; /* [n] what acc is the mean of */
     double *correct_norm, *correct_bytes; /* [n] */
+    int64_t *stale;         /* [n] recall: 1: the prediction is an older value of the asked key */
     double *linear_share;   /* [n] share of scored tokens whose context had reached the linear state */
     double *log_likelihood; /* [n][C] natural log; NaN where an item has fewer choices */
+    double *square_sum;     /* [n] texts: sum of the squared log-likelihoods of the tokens */
+    int64_t *choice_greedy; /* [n][C] 1: the choice was the greedy continuation */
     int64_t *choice_tokens, *choice_characters; /* [n][C] 0 where there is none */
     int64_t *context_tokens;                    /* [n] longest context */
     int64_t *truncated;                         /* [n] tokens cut off on the left, most of its requests */
-    int64_t *length;                            /* [n] made tasks: tokens asked for */
-    double *depth;                              /* [n] made tasks: 0 .. 1 */
-    char **answer;                              /* [n] generation: the continuation as text */
+    int64_t *shots;         /* [n] tasks that drop shots: how many are left in the prompt */
+    int64_t *words, *bytes; /* [n] pages: of the original */
+    fl_hash *document_hash; /* [n] of the document as read; of made items and windows: of their tokens */
+    int64_t *length;        /* [n] made tasks: tokens asked for */
+    double *depth;          /* [n] made tasks: 0 .. 1 */
+    char **answer;          /* [n] generation: the continuation as text */
     size_t metric_count;
     fl_task_metric metrics[FL_TASK_MAX_METRICS];
     size_t subject_count;
     fl_task_subject_result *subjects; /* in the order of `subject` */
     fl_score_counts counts;
+    fl_hash data_hash; /* fl_task_data_hash */
 } fl_task_result;
 
 void fl_task_result_release(fl_task_result *result);
 /* NaN when there is no metric of that name. */
 double fl_task_result_metric(const fl_task_result *result, const char *name);
+
+/* Metrics and the subjects' figures from the items' columns (and counts) alone: items pooled from several
+ * runs or read back from a file give what their evaluation would have given. Replaces what was there.
+ * `subject` must be in order. */
+fl_status fl_task_result_summarise(const fl_task_config *config, fl_task_result *result, fl_error *error);
 
 typedef struct fl_task fl_task;
 

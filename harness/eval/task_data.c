@@ -1,6 +1,7 @@
 #include "harness/eval/task_data.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,6 +135,25 @@ fl_status fl_task_document_add_choice(fl_task_document *document, const char *te
     if (document->choice == NULL) FL_TRY(FL_ALLOCATE(&document->choice, FL_DOCUMENT_MAX_CHOICES, error));
     FL_TRY(copy_text(&document->choice[document->choices], text, bytes, error));
     document->choices++;
+    return FL_OK;
+}
+
+static void hash_text(fl_hash_stream *stream, const char *text) {
+    const size_t bytes = text == NULL ? 0 : strlen(text) + 1;
+    fl_hash_stream_add(stream, &bytes, sizeof bytes);
+    if (bytes > 0) fl_hash_stream_add(stream, text, bytes);
+}
+
+fl_status fl_task_document_hash(const fl_task_document *document, fl_hash *out, fl_error *error) {
+    fl_hash_stream *stream = NULL;
+    FL_TRY(fl_hash_stream_create(&stream, error));
+    for (size_t p = 0; p < FL_DOCUMENT_PIECES; p++) hash_text(stream, document->piece[p]);
+    for (size_t c = 0; c < document->choices; c++) hash_text(stream, document->choice[c]);
+    const int64_t gold = document->gold;
+    fl_hash_stream_add(stream, &gold, sizeof gold);
+    if (document->correct != NULL) fl_hash_stream_add(stream, document->correct, document->choices);
+    *out = fl_hash_stream_value(stream);
+    fl_hash_stream_destroy(stream);
     return FL_OK;
 }
 

@@ -75,6 +75,9 @@ fl_status fl_task_document_set_piece(fl_task_document *document, size_t piece, c
 fl_status fl_task_document_add_choice(fl_task_document *document, const char *text, size_t bytes,
                                       fl_error *error);
 
+/* Of pieces, choices and answer; not of its place. */
+fl_status fl_task_document_hash(const fl_task_document *document, fl_hash *out, fl_error *error);
+
 /* Same texts, choices and answer. */
 bool fl_task_document_equal(const fl_task_document *a, const fl_task_document *b);
 

@@ -137,6 +137,7 @@ static fl_status encode_choice(build_work *work, const char *subject, const fl_t
             return fault_at(document, status, error);
         }
         const bool fits = pair->context_count + pair->continuation_count <= work->task->max_length;
+        work->task->items[work->task->item_count - 1].shots = count;
         if (fits || !config->kind->drop_shots || count == 0) return FL_OK;
         fl_token_pair_release(pair);
     }
@@ -169,11 +170,12 @@ static fl_status add_choice(build_work *work, const char *subject, const fl_task
 static fl_status add_document(build_work *work, const fl_task_subject *subject,
                               const fl_task_document *document, const fl_shot_source *shots,
                               fl_error *error) {
-    const fl_task_item item = {.document = document->index,
-                               .subject = document->subject,
-                               .gold = document->gold,
-                               .correct = document->correct,
-                               .depth = (double)NAN};
+    fl_task_item item = {.document = document->index,
+                         .subject = document->subject,
+                         .gold = document->gold,
+                         .correct = document->correct,
+                         .depth = (double)NAN};
+    FL_TRY(fl_task_document_hash(document, &item.hash, error));
     FL_TRY(fl_task_requests_add_item(work->task, &item, error));
     for (size_t i = 0; i < document->choices; i++) {
         FL_TRY(add_choice(work, subject->name, document, i, shots, error));
@@ -255,11 +257,12 @@ static fl_status keep_encoded(build_work *work, const char *text, size_t bytes, 
 
 static fl_status add_page(build_work *work, const fl_task_document *document, fl_error *error) {
     const char *page = document->piece[0];
-    const fl_task_item item = {.document = document->index,
-                               .gold = FL_GOLD_MISSING,
-                               .words = fl_python_split_count(page, strlen(page)),
-                               .bytes = strlen(page),
-                               .depth = (double)NAN};
+    fl_task_item item = {.document = document->index,
+                         .gold = FL_GOLD_MISSING,
+                         .words = fl_python_split_count(page, strlen(page)),
+                         .bytes = strlen(page),
+                         .depth = (double)NAN};
+    FL_TRY(fl_task_document_hash(document, &item.hash, error));
     FL_TRY(fl_task_requests_add_item(work->task, &item, error));
     fl_text_buffer_clear(&work->context);
     FL_TRY(fl_wikitext_detokenise(page, strlen(page), &work->context, error));

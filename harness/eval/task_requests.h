@@ -15,12 +15,14 @@
 
 /* One row of the results. */
 typedef struct fl_task_item {
+    fl_hash hash;    /* of the document; "": not of a file, the tokens of its requests stand for it */
     size_t document; /* its index in the subject's file; of a text: the window's number */
     size_t subject;
     int gold;
     size_t first_request, request_count; /* one request a choice; windows of a page */
     const unsigned char *correct;        /* [request_count] truthfulqa_mc2, or NULL */
     size_t words, bytes;                 /* of the original page */
+    size_t shots;                        /* few-shot examples in the prompt of the last choice */
     size_t stale_first, stale_count;     /* recall: choices that are older values of the asked key */
     size_t length;                       /* made tasks: prompt length asked for */
     double depth;                        /* made tasks: 0 .. 1, NaN where it has no meaning */

@@ -7,6 +7,7 @@
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
+#include "harness/store/merge_tasks.h"
 #include "harness/store/run_file.h"
 #include "harness/store/run_record.h"
 #include "harness/store/text_pool.h"
@@ -15,14 +16,17 @@
 typedef struct merge_input {
     const char *path;
     char *run_id, *name, *cell, *tier, *config;
+    char *weights;         /* their hash, or NULL */
     fl_document *document; /* of config */
+    bool has_text;
+    fl_merge_tasks tasks;
 } merge_input;
 
 typedef struct merge {
     size_t count;
     merge_input *inputs;
     const char **paths;
-    fl_text_result *results;
+    fl_text_result *results; /* [count], empty without a text */
     fl_text_result pooled;
     fl_resolved *common;
 } merge;
@@ -35,6 +39,8 @@ static void release(merge *m) {
         fl_memory_free(input->cell);
         fl_memory_free(input->tier);
         fl_memory_free(input->config);
+        fl_memory_free(input->weights);
+        fl_merge_tasks_release(&input->tasks);
         fl_document_destroy(input->document);
         fl_text_result_release(&m->results[i]);
     }
@@ -58,9 +64,6 @@ static fl_status check_schema(fl_run_reader *reader, const char *path, fl_error 
                               path, format, version, FL_RUN_FORMAT, FL_RUN_VERSION);
     } else if (!finished) {
         status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: its status is %s", path, status_text);
-    } else if (fl_run_reader_has(reader, "/tasks")) {
-        status =
-            fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: has task results, which are not pooled", path);
     }
 done:
     fl_memory_free(format);
@@ -80,7 +83,12 @@ static fl_status read_input(merge_input *input, fl_text_result *result, fl_error
     FL_TRY_DONE(status, fl_run_reader_text(reader, "/config", &input->config, error));
     FL_TRY_DONE(status, fl_document_parse_text(input->config, strlen(input->config), input->path,
                                                &input->document, error));
-    status = fl_run_record_read_text_result(reader, result, error);
+    if (fl_run_reader_text(reader, "/provenance/weights_hash_before", &input->weights, NULL) != FL_OK)
+        input->weights = NULL;
+    input->has_text = fl_run_reader_has(reader, "/text");
+    if (input->has_text) status = fl_run_record_read_text_result(reader, result, error);
+    if (status == FL_OK)
+        status = fl_merge_tasks_read(reader, fl_document_root(input->document), &input->tasks, error);
     if (status != FL_OK) fl_error_prepend(error, status, "%s", input->path);
 done:
     fl_run_reader_close(reader);
@@ -119,6 +127,16 @@ static fl_status check_distinct(const merge *m, fl_error *error) {
             return fl_error_set(error, FL_ERROR_ARGUMENT, "%s is %s, %s is %s: tiers are not pooled",
                                 m->inputs[0].path, m->inputs[0].tier, m->inputs[i].path, m->inputs[i].tier);
         }
+        if (m->inputs[i].has_text != m->inputs[0].has_text) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT, "%s has measured a text, %s has not",
+                                m->inputs[m->inputs[0].has_text ? 0 : i].path,
+                                m->inputs[m->inputs[0].has_text ? i : 0].path);
+        }
+        const char *weights = m->inputs[i].weights, *first = m->inputs[0].weights;
+        if (weights != NULL && first != NULL && strcmp(weights, first) != 0) {
+            return fl_error_set(error, FL_ERROR_ARGUMENT, "%s and %s are of different weights (%s, %s)",
+                                m->inputs[0].path, m->inputs[i].path, first, weights);
+        }
     }
     return FL_OK;
 }
@@ -143,7 +161,7 @@ static fl_status compare_key(merge *m, const char *key, fl_error *error) {
         char *other = NULL;
         status = fl_node_text(fl_node_find(fl_document_root(m->inputs[i].document), key), &other, error);
         equal = status != FL_OK || strcmp(first, other) == 0;
-        if (!equal && !may_differ(key)) {
+        if (!equal && !may_differ(key) && !fl_merge_tasks_may_differ(&m->inputs[0].tasks, key)) {
             status = fl_error_set(error, FL_ERROR_ARGUMENT,
                                   "the runs are not of one cell: %s is %.200s in %s, %.200s in %s", key,
                                   first, m->inputs[0].path, other, m->inputs[i].path);
@@ -239,6 +257,15 @@ static fl_status write_spread(const merge *m, fl_run_file *file, fl_error *error
     return status;
 }
 
+static fl_status write_tasks(const merge *m, fl_run_file *file, fl_error *error) {
+    fl_merge_tasks *tasks = NULL;
+    FL_TRY(FL_ALLOCATE(&tasks, m->count, error));
+    for (size_t i = 0; i < m->count; i++) tasks[i] = m->inputs[i].tasks; /* borrowed */
+    fl_status status = fl_merge_tasks_write(tasks, m->paths, m->count, file, error);
+    fl_memory_free(tasks);
+    return status;
+}
+
 static fl_status write_merged(const merge *m, fl_run_file *file, fl_error *error) {
     fl_hash_stream *stream = NULL;
     FL_TRY(fl_hash_stream_create(&stream, error));
@@ -251,12 +278,14 @@ static fl_status write_merged(const merge *m, fl_run_file *file, fl_error *error
     fl_run_header header = {run_id, m->inputs[0].name, "", "merged", m->inputs[0].tier};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_record_write_config(file, m->common, error));
-    FL_TRY(fl_run_record_write_text_result(file, &m->pooled, error));
+    if (m->inputs[0].has_text) FL_TRY(fl_run_record_write_text_result(file, &m->pooled, error));
+    FL_TRY(write_tasks(m, file, error));
     FL_TRY(
         write_texts(m, file, "/merged/run_id", offsetof(merge_input, run_id), "run id of each run", error));
     FL_TRY(write_texts(m, file, "/merged/cell", offsetof(merge_input, cell), "cell of each run", error));
     FL_TRY(write_texts(m, file, "/merged/config", offsetof(merge_input, config),
                        "resolved configuration of each run", error));
+    if (!m->inputs[0].has_text) return FL_OK;
     FL_TRY(write_figures(m, file, error));
     return write_spread(m, file, error);
 }
@@ -265,7 +294,7 @@ static fl_status pool_and_write(merge *m, const char *output, fl_error *error) {
     FL_TRY(read_inputs(m, error));
     FL_TRY(check_distinct(m, error));
     FL_TRY(compare_configs(m, error));
-    FL_TRY(fl_text_pool(m->results, m->paths, m->count, &m->pooled, error));
+    if (m->inputs[0].has_text) FL_TRY(fl_text_pool(m->results, m->paths, m->count, &m->pooled, error));
     fl_run_file *file = NULL;
     FL_TRY(fl_run_file_create_at(output, &file, error));
     fl_status status = write_merged(m, file, error);

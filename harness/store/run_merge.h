@@ -2,9 +2,11 @@
  * seen in it.
  *
  * Refused, with all faults named: a file that is missing, unreadable, unfinished or of another schema
- * version; the same run twice; runs that differ in anything but name, text, seeds, mechanism file and the
- * tasks' offset and limit; runs that did not measure the same. Task results are not pooled: runs that have
- * some are refused. */
+ * version; the same run twice; runs that differ in anything but name, text, seeds, mechanism file and which
+ * items of a task they hold (path, subject, offset, limit; the seed of made items); runs of other weights;
+ * runs that did not measure the same; two runs that hold the same item of a task. Task items are put together
+ * and their metrics made anew (task_pool.h); comparisons with other variants (/baseline, /ablation) are not
+ * pooled and not in the merged file. */
 #ifndef FL_STORE_RUN_MERGE_H
 #define FL_STORE_RUN_MERGE_H
 
@@ -13,8 +15,8 @@
 #include "harness/base/status.h"
 
 /* Writes `output` (a path) as a run file of status "merged": the pooled datasets (text_pool.h), /config with
- * the keys all runs agree on, and /merged with one row a run: run_id, cell, config, tokens and the single
- * figures. */
+ * the keys all runs agree on, /tasks, and /merged with one row a run: run_id, cell, config, tokens, the
+ * single figures and the tasks' metrics. */
 fl_status fl_merge_runs(const char *const *paths, size_t count, const char *output, fl_error *error);
 
 #endif

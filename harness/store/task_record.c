@@ -3,74 +3,58 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/eval/task_columns.h"
 
 enum { GROUP_BYTES = 256, PATH_BYTES = 384 };
-
-/* One column of the items: [n], or [n][C] when `per_choice`. */
-typedef struct column {
-    const char *name;
-    size_t offset;
-    bool is_integer, per_choice;
-    const char *units, *description;
-} column;
-
-#define INTEGERS(member, per_choice, description)                                                            \
-    { #member, offsetof(fl_task_result, member), true, per_choice, "1", description }
-#define NUMBERS(member, per_choice, units, description)                                                      \
-    { #member, offsetof(fl_task_result, member), false, per_choice, units, description }
-
-static const column columns[] = {
-    INTEGERS(document, false, "index of the item's document in its subject's file"),
-    INTEGERS(gold, false, "right choice; -100: none"),
-    INTEGERS(prediction, false, "choice with the largest log-likelihood"),
-    INTEGERS(prediction_norm, false, "choice with the largest log-likelihood per character"),
-    INTEGERS(greedy, false, "1: the right continuation was the greedy one"),
-    NUMBERS(correct, false, "1", "what acc is the mean of"),
-    NUMBERS(correct_norm, false, "1", "what acc_norm is the mean of"),
-    NUMBERS(correct_bytes, false, "1", "what acc_bytes is the mean of"),
-    NUMBERS(linear_share, false, "1", "share of scored tokens whose context had reached the linear state"),
-    NUMBERS(log_likelihood, true, "nat", "natural log; NaN where an item has fewer choices"),
-    INTEGERS(choice_tokens, true, "scored tokens of a choice; 0 where there is none"),
-    INTEGERS(choice_characters, true, "characters of a choice; 0 where there is none"),
-    INTEGERS(context_tokens, false, "tokens of the longest context"),
-    INTEGERS(truncated, false, "tokens cut off on the left"),
-    INTEGERS(length, false, "tokens asked for when the item was made"),
-    NUMBERS(depth, false, "1", "where in the context the answer lies, 0 to 1"),
-};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static fl_status write_column(fl_run_file *file, const char *group, const fl_task_result *result,
-                              const column *c, fl_error *error) {
+                              const fl_task_column *column, fl_error *error) {
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/items/%s", group, c->name);
-    size_t shape[2] = {result->count, result->choices};
-    size_t rank = c->per_choice ? 2 : 1;
-    const void *data = *(void *const *)((const char *)result + c->offset);
-    if (c->is_integer)
-        return fl_run_file_write_integers(file, path, rank, shape, data, c->units, c->description, error);
-    return fl_run_file_write_doubles(file, path, rank, shape, data, c->units, c->description, error);
+    snprintf(path, sizeof path, "%s/items/%s", group, column->name);
+    const size_t shape[2] = {result->count, result->choices};
+    const size_t rank = column->per_choice ? 2 : 1;
+    const void *data = fl_task_column_data(column, result);
+    if (column->is_integer)
+        return fl_run_file_write_integers(file, path, rank, shape, data, column->units, column->description,
+                                          error);
+    return fl_run_file_write_doubles(file, path, rank, shape, data, column->units, column->description,
+                                     error);
+}
+
+static const char *subject_of(const fl_task_result *result, size_t item) {
+    const int64_t subject = result->subject[item];
+    return subject >= 0 && (size_t)subject < result->subject_count ? result->subjects[subject].name : "";
 }
 
 static fl_status write_item_texts(fl_run_file *file, const char *group, const fl_task_result *result,
                                   fl_error *error) {
     char path[PATH_BYTES];
-    const char **names = NULL;
+    const char **texts = NULL;
+    fl_status status = FL_OK;
     snprintf(path, sizeof path, "%s/items/answer", group);
     FL_TRY(fl_run_file_write_texts(file, path, result->count, (const char *const *)result->answer,
                                    "what was generated", error));
-    if (result->subject == NULL) return FL_OK;
-    FL_TRY(FL_ALLOCATE(&names, result->count, error));
-    for (size_t i = 0; i < result->count; i++) {
-        bool known = result->subject[i] >= 0 && (size_t)result->subject[i] < result->subject_count;
-        names[i] = known ? result->subjects[result->subject[i]].name : "";
+    FL_TRY(FL_ALLOCATE(&texts, result->count, error));
+    if (result->subject != NULL) {
+        for (size_t i = 0; i < result->count; i++) texts[i] = subject_of(result, i);
+        snprintf(path, sizeof path, "%s/items/subject", group);
+        FL_TRY_DONE(status,
+                    fl_run_file_write_texts(file, path, result->count, texts, "subject of the item", error));
     }
-    snprintf(path, sizeof path, "%s/items/subject", group);
-    fl_status status =
-        fl_run_file_write_texts(file, path, result->count, names, "subject of the item", error);
-    fl_memory_free(names);
+    if (result->document_hash != NULL) {
+        for (size_t i = 0; i < result->count; i++) texts[i] = result->document_hash[i].text;
+        snprintf(path, sizeof path, "%s/items/document_hash", group);
+        status = fl_run_file_write_texts(file, path, result->count, texts,
+                                         "XXH3-128 of the document as read; of made items, of their tokens",
+                                         error);
+    }
+done:
+    fl_memory_free(texts);
     return status;
 }
 
@@ -121,9 +105,205 @@ fl_status fl_task_record_write(fl_run_file *file, const fl_task_result *result, 
         const fl_task_metric *metric = &result->metrics[m];
         FL_TRY(fl_run_file_set_number(file, group, metric->name, metric->value, error));
     }
-    for (size_t c = 0; c < COUNT(columns); c++) FL_TRY(write_column(file, group, result, &columns[c], error));
+    if (result->data_hash.text[0] != '\0')
+        FL_TRY(fl_run_file_set_text(file, group, "data_hash", result->data_hash.text, error));
+    size_t columns = 0;
+    const fl_task_column *table = fl_task_columns(&columns);
+    for (size_t c = 0; c < columns; c++) FL_TRY(write_column(file, group, result, &table[c], error));
     FL_TRY(write_item_texts(file, group, result, error));
     return write_subjects(file, group, result, error);
+}
+
+/* The metrics of these forms are made of columns that others do not have. */
+static fl_status check_columns(const fl_task_config *config, const fl_task_result *result, fl_error *error) {
+    const fl_task_form form = config->kind->form;
+    const bool scored = form != FL_TASK_PAGES && form != FL_TASK_TEXT;
+    const struct {
+        const char *name;
+        const void *data;
+        bool needed;
+    } columns[] = {
+        {"document", result->document, true},
+        {"document_hash", result->document_hash, true},
+        {"subject", result->subject, true},
+        {"log_likelihood", result->log_likelihood, true},
+        {"choice_tokens", result->choice_tokens, true},
+        {"linear_share", result->linear_share, true},
+        {"truncated", result->truncated, true},
+        {"correct", result->correct, scored},
+        {"correct_norm", result->correct_norm, config->kind->length_normalised},
+        {"correct_bytes", result->correct_bytes, config->kind->length_normalised},
+        {"stale", result->stale, form == FL_TASK_RECALL},
+        {"length", result->length, form == FL_TASK_RECALL || form == FL_TASK_GENERATION},
+        {"square_sum", result->square_sum, form == FL_TASK_TEXT},
+        {"words", result->words, form == FL_TASK_PAGES},
+        {"bytes", result->bytes, form == FL_TASK_PAGES},
+        {"answer", result->answer, form == FL_TASK_GENERATION},
+    };
+    for (size_t i = 0; i < COUNT(columns); i++) {
+        if (!columns[i].needed || columns[i].data != NULL) continue;
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "/tasks/%s/items has no %s", config->label,
+                            columns[i].name);
+    }
+    return FL_OK;
+}
+
+static fl_status misfit(const char *path, fl_error *error) {
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: does not fit the other columns", path);
+}
+
+/* The first column says how many items there are, the first of choices how many choices. */
+static bool column_fits(const fl_task_column *column, size_t rank, const size_t *shape, fl_task_result *out) {
+    if (rank != (column->per_choice ? 2u : 1u)) return false;
+    if (column->per_choice && out->choices == 0) out->choices = shape[1];
+    return shape[0] == out->count && (!column->per_choice || shape[1] == out->choices);
+}
+
+static fl_status as_integers(const double *values, size_t count, const char *path, int64_t **out,
+                             fl_error *error) {
+    FL_TRY(FL_ALLOCATE(out, count, error));
+    for (size_t i = 0; i < count; i++) {
+        if (!(fabs(values[i]) < 9e15)) return misfit(path, error);
+        (*out)[i] = (int64_t)values[i];
+    }
+    return FL_OK;
+}
+
+static fl_status read_column(fl_run_reader *reader, const char *group, const fl_task_column *column,
+                             fl_task_result *out, fl_error *error) {
+    char path[PATH_BYTES];
+    size_t rank = 0, shape[4] = {0};
+    double *values = NULL;
+    snprintf(path, sizeof path, "%s/items/%s", group, column->name);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_doubles(reader, path, &values, &rank, shape, error));
+    if (out->count == 0 && rank > 0) out->count = shape[0];
+    fl_status status = column_fits(column, rank, shape, out) ? FL_OK : misfit(path, error);
+    if (status == FL_OK && !column->is_integer) {
+        fl_task_column_set(column, out, values);
+        return FL_OK;
+    }
+    if (status == FL_OK) {
+        int64_t *integers = NULL;
+        const size_t count = out->count * (column->per_choice ? out->choices : 1);
+        status = as_integers(values, count, path, &integers, error);
+        fl_task_column_set(column, out, integers);
+    }
+    fl_memory_free(values);
+    return status;
+}
+
+/* *texts stays NULL when there are none of this name; else `expected` of them (0: any number, in *count). */
+static fl_status read_texts(fl_run_reader *reader, const char *group, const char *name, size_t expected,
+                            char ***texts, size_t *count, fl_error *error) {
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    *count = 0;
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_texts(reader, path, texts, count, error));
+    return expected == 0 || *count == expected ? FL_OK : misfit(path, error);
+}
+
+static void free_texts(char **texts, size_t count) {
+    for (size_t i = 0; texts != NULL && i < count; i++) fl_memory_free(texts[i]);
+    fl_memory_free(texts);
+}
+
+static fl_status read_subjects(fl_run_reader *reader, const char *group, fl_task_result *out,
+                               fl_error *error) {
+    char **names = NULL;
+    size_t count = 0;
+    fl_status status = read_texts(reader, group, "subjects/name", 0, &names, &count, error);
+    if (status == FL_OK) status = FL_ALLOCATE(&out->subjects, count, error);
+    for (size_t s = 0; status == FL_OK && s < count; s++) {
+        out->subjects[s].name = names[s];
+        names[s] = NULL;
+        out->subject_count = s + 1;
+    }
+    free_texts(names, count);
+    return status;
+}
+
+/* Items come subject by subject, so the one of the item before is looked at first. */
+static fl_status find_subject(const fl_task_result *out, const char *group, const char *name, size_t item,
+                              fl_error *error) {
+    const size_t start = item > 0 ? (size_t)out->subject[item - 1] : 0;
+    for (size_t i = 0; i < out->subject_count; i++) {
+        const size_t subject = (start + i) % out->subject_count;
+        if (strcmp(out->subjects[subject].name, name) != 0) continue;
+        out->subject[item] = (int64_t)subject;
+        return FL_OK;
+    }
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: an item's subject \"%s\" is not in its list", group,
+                        name);
+}
+
+static fl_status read_item_texts(fl_run_reader *reader, const char *group, fl_task_result *out,
+                                 fl_error *error) {
+    char **names = NULL, **hashes = NULL;
+    size_t name_count = 0, hash_count = 0, answer_count = 0;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, read_texts(reader, group, "items/subject", out->count, &names, &name_count, error));
+    if (names != NULL) FL_TRY_DONE(status, FL_ALLOCATE(&out->subject, out->count, error));
+    for (size_t i = 0; names != NULL && i < out->count; i++)
+        FL_TRY_DONE(status, find_subject(out, group, names[i], i, error));
+    FL_TRY_DONE(status,
+                read_texts(reader, group, "items/document_hash", out->count, &hashes, &hash_count, error));
+    if (hashes != NULL) FL_TRY_DONE(status, FL_ALLOCATE(&out->document_hash, out->count, error));
+    for (size_t i = 0; hashes != NULL && i < out->count; i++)
+        snprintf(out->document_hash[i].text, sizeof out->document_hash[i].text, "%s", hashes[i]);
+    char **answers = NULL;
+    status = read_texts(reader, group, "items/answer", out->count, &answers, &answer_count, error);
+    if (status == FL_OK) {
+        out->answer = answers;
+    } else {
+        free_texts(answers, answer_count);
+    }
+done:
+    free_texts(names, name_count);
+    free_texts(hashes, hash_count);
+    return status;
+}
+
+static fl_status read_counts(fl_run_reader *reader, const char *group, fl_task_result *out, fl_error *error) {
+    double asked = 0, computed = 0;
+    FL_TRY(fl_run_reader_attribute_number(reader, group, "prompt_tokens", &asked, error));
+    FL_TRY(fl_run_reader_attribute_number(reader, group, "computed_tokens", &computed, error));
+    FL_TRY(fl_run_reader_attribute_number(reader, group, "seconds", &out->counts.seconds, error));
+    if (!(asked >= 0 && asked < 9e15 && computed >= 0 && computed < 9e15))
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s: token counts that are none", group);
+    out->counts.asked_tokens = (size_t)asked;
+    out->counts.computed_tokens = (size_t)computed;
+    char *hash = NULL;
+    if (fl_run_reader_attribute_text(reader, group, "data_hash", &hash, NULL) == FL_OK)
+        snprintf(out->data_hash.text, sizeof out->data_hash.text, "%s", hash);
+    fl_memory_free(hash);
+    return FL_OK;
+}
+
+static fl_status read_task(fl_run_reader *reader, const fl_task_config *config, fl_task_result *out,
+                           fl_error *error) {
+    char group[GROUP_BYTES];
+    size_t columns = 0;
+    const fl_task_column *table = fl_task_columns(&columns);
+    snprintf(group, sizeof group, "/tasks/%s", config->label);
+    if (!fl_run_reader_has(reader, group))
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "has no results of the task %s", config->label);
+    FL_TRY(fl_memory_copy_string(&out->name, config->name, error));
+    FL_TRY(fl_memory_copy_string(&out->label, config->label, error));
+    for (size_t c = 0; c < columns; c++) FL_TRY(read_column(reader, group, &table[c], out, error));
+    FL_TRY(read_subjects(reader, group, out, error));
+    FL_TRY(read_item_texts(reader, group, out, error));
+    FL_TRY(read_counts(reader, group, out, error));
+    return check_columns(config, out, error);
+}
+
+fl_status fl_task_record_read(fl_run_reader *reader, const fl_task_config *config, fl_task_result *out,
+                              fl_error *error) {
+    *out = (fl_task_result){0};
+    fl_status status = read_task(reader, config, out, error);
+    if (status != FL_OK) fl_task_result_release(out);
+    return status;
 }
 
 fl_status fl_task_record_write_training(fl_run_file *file, size_t steps, const double *loss,

@@ -10,6 +10,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 4096 };
@@ -26,31 +27,6 @@ static void write_text(const char *name, const char *text) {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     fl_write_file(path, text, strlen(text));
-}
-
-/* The byte-level alphabet: printable bytes stand for themselves, the others for U+0100 onwards. */
-static void write_tokenizer(void) {
-    fl_text_builder text = {0};
-    int next = 0x100;
-    assert_int_equal(
-        fl_text_builder_add(
-            &text,
-            "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, "
-            "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-            "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, "
-            "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {",
-            NULL),
-        FL_OK);
-    for (int byte = 0; byte < 256; byte++) {
-        bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-        int code = printable ? byte : next++;
-        assert_int_equal(
-            fl_text_builder_format(&text, NULL, "%s\"\\u%04x\": %d", byte > 0 ? ", " : "", code, byte),
-            FL_OK);
-    }
-    assert_int_equal(fl_text_builder_add(&text, "}, \"merges\": []}}", NULL), FL_OK);
-    write_text("model/tokenizer.json", text.text);
-    fl_text_builder_release(&text);
 }
 
 static void write_questions(const char *name, int count, int seed) {
@@ -108,15 +84,9 @@ static void write_config(void) {
 
 const char *fl_sweep_fixture(const char *test) {
     if (printed != NULL) return runs;
-    const char *config = fl_fixture_or_pack("reference/llama_gqa/config.json");
-    if (config == NULL) fl_fixture_skip(test, "reference/llama_gqa");
     char command[COMMAND_BYTES];
     folder = fl_temporary_directory();
-    int model = (int)(strlen(config) - strlen("/config.json"));
-    snprintf(command, sizeof command, "mkdir %s/model && cp %.*s/config.json %.*s/model.safetensors %s/model",
-             folder, model, config, model, config, folder);
-    assert_int_equal(fl_run_command(command, NULL), 0);
-    write_tokenizer();
+    fl_write_byte_model(test, folder);
     write_questions("questions.jsonl", 8, 3);
     write_questions("letters.jsonl", 6, 1);
     write_ids("ids.json", 2, 40, 7);
