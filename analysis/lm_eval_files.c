@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/lm_eval_samples.h"
 #include "analysis/lm_eval_task.h"
 #include "analysis/output_file.h"
 #include "analysis/table.h"
 #include "harness/base/memory.h"
+#include "harness/config/node.h"
 #include "harness/store/folder.h"
 #include "harness/store/run_file.h"
 
@@ -143,7 +145,70 @@ static fl_status write_run_into(const fl_run_entry *run, fl_run_reader *reader, 
     return status;
 }
 
-static fl_status write_run(const fl_run_entry *run, const char *folder, fl_error *error) {
+/* The run's own task settings. */
+static fl_status read_configs(fl_run_reader *reader, const char *path, fl_document **document,
+                              fl_task_config_list *out, fl_error *error) {
+    char *text = NULL;
+    FL_TRY(fl_run_reader_text(reader, "/config", &text, error));
+    fl_status status = fl_document_parse_text(text, strlen(text), path, document, error);
+    fl_memory_free(text);
+    FL_TRY(status);
+    return fl_task_config_bind(fl_node_get(fl_document_root(*document), "tasks"), NULL, out, error);
+}
+
+/* The data behind a task, when they are still the recorded ones. */
+static fl_status open_texts(fl_run_reader *reader, const fl_task_config *config, fl_task_texts **out,
+                            fl_error *error) {
+    char group[512], *recorded = NULL;
+    fl_task_texts *texts = NULL;
+    snprintf(group, sizeof group, "/tasks/%s", config->label);
+    FL_TRY(fl_run_reader_attribute_text(reader, group, "data_hash", &recorded, error));
+    fl_status status = fl_task_texts_open(config, &texts, error);
+    if (status == FL_OK && strcmp(recorded, fl_task_texts_data_hash(texts).text) != 0) {
+        status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s has changed since the run (hash %s, recorded %s)",
+                              config->path, fl_task_texts_data_hash(texts).text, recorded);
+    }
+    fl_memory_free(recorded);
+    if (status == FL_OK)
+        *out = texts;
+    else
+        fl_task_texts_close(texts);
+    return status;
+}
+
+/* Tasks whose data cannot be had are left without texts, and noted. */
+static fl_status add_texts(fl_run_reader *reader, const fl_run_entry *run, const fl_task_config_list *configs,
+                           fl_lm_eval_task *tasks, fl_text_builder *notes, fl_error *error) {
+    for (size_t t = 0; t < run->task_count; t++) {
+        for (size_t c = 0; c < configs->count; c++) {
+            const fl_task_config *config = &configs->items[c];
+            fl_error fault;
+            if (strcmp(config->label, tasks[t].label) != 0) continue;
+            tasks[t].kind = config->kind;
+            if (!fl_task_texts_exist(config->kind)) continue;
+            if (open_texts(reader, config, &tasks[t].texts, &fault) == FL_OK) continue;
+            FL_TRY(fl_text_builder_format(notes, error, "%s: task %s without texts: %s\n", run->path,
+                                          config->label, fault.message));
+        }
+    }
+    return FL_OK;
+}
+
+/* A configuration that cannot be read any more (a merged file's paths may differ) leaves all without texts.
+ */
+static fl_status find_texts(fl_run_reader *reader, const fl_run_entry *run, fl_lm_eval_task *tasks,
+                            fl_task_config_list *configs, fl_document **document, fl_text_builder *notes,
+                            fl_error *error) {
+    fl_error fault;
+    if (read_configs(reader, run->path, document, configs, &fault) == FL_OK)
+        return add_texts(reader, run, configs, tasks, notes, error);
+    return fl_text_builder_format(notes, error, "%s: tasks without texts: %s\n", run->path, fault.message);
+}
+
+static fl_status write_run(const fl_run_entry *run, const char *folder, fl_text_builder *notes,
+                           fl_error *error) {
+    fl_task_config_list configs = {0};
+    fl_document *document = NULL;
     fl_run_reader *reader = NULL;
     fl_lm_eval_task *tasks = NULL;
     char *model = NULL, *time = NULL, *safe = NULL, *own = NULL;
@@ -152,6 +217,7 @@ static fl_status write_run(const fl_run_entry *run, const char *folder, fl_error
     FL_TRY_DONE(status, FL_ALLOCATE(&tasks, run->task_count, error));
     for (size_t t = 0; t < run->task_count; t++)
         FL_TRY_DONE(status, fl_lm_eval_task_read(reader, run, run->tasks[t], &tasks[t], error));
+    FL_TRY_DONE(status, find_texts(reader, run, tasks, &configs, &document, notes, error));
     model = provenance_text(reader, "model");
     time = provenance_text(reader, "finished");
     FL_TRY_DONE(status, sanitise(model != NULL ? model : "model", &safe, error));
@@ -160,6 +226,8 @@ static fl_status write_run(const fl_run_entry *run, const char *folder, fl_error
 done:
     for (size_t t = 0; tasks != NULL && t < run->task_count; t++) fl_lm_eval_task_release(&tasks[t]);
     fl_memory_free(tasks);
+    fl_task_config_release(&configs);
+    fl_document_destroy(document);
     fl_memory_free(model);
     fl_memory_free(time);
     fl_memory_free(safe);
@@ -169,11 +237,11 @@ done:
 }
 
 fl_status fl_lm_eval_files_write(const fl_run_set *set, const char *folder, size_t *written,
-                                 fl_error *error) {
+                                 fl_text_builder *notes, fl_error *error) {
     *written = 0;
     for (size_t i = 0; i < set->count; i++) {
         if (set->runs[i].task_count == 0) continue;
-        FL_TRY(write_run(&set->runs[i], folder, error));
+        FL_TRY(write_run(&set->runs[i], folder, notes, error));
         (*written)++;
     }
     if (*written > 0) return FL_OK;

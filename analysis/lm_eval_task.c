@@ -3,14 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/output_file.h"
 #include "analysis/table.h"
 #include "harness/base/memory.h"
-#include "harness/base/sha256.h"
-#include "harness/store/folder.h"
 #include "harness/store/sweep.h"
 
-enum { NAME_BYTES = 512 };
+enum { NAME_BYTES = FL_LM_EVAL_NAME_BYTES };
 
 static const struct {
     const char *name;
@@ -29,15 +26,27 @@ static const char *const categories[] = {"stem", "humanities", "social_sciences"
 enum { CATEGORIES = sizeof categories / sizeof categories[0] };
 
 void fl_lm_eval_task_release(fl_lm_eval_task *task) {
-    double *const columns[] = {task->document,         task->gold,
-                               task->greedy,           task->correct,
-                               task->correct_norm,     task->correct_bytes,
-                               task->log_likelihood,   task->subject_n,
-                               task->subject_acc,      task->subject_acc_stderr,
-                               task->subject_acc_norm, task->subject_acc_norm_stderr};
+    double *const columns[] = {task->document,
+                               task->gold,
+                               task->greedy,
+                               task->correct,
+                               task->correct_norm,
+                               task->correct_bytes,
+                               task->log_likelihood,
+                               task->subject_n,
+                               task->words,
+                               task->bytes,
+                               task->shots_left,
+                               task->choice_greedy,
+                               task->subject_acc,
+                               task->subject_acc_stderr,
+                               task->subject_acc_norm,
+                               task->subject_acc_norm_stderr};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) fl_memory_free(columns[i]);
     fl_sweep_list_release(task->subject, task->subject_texts);
     fl_sweep_list_release(task->answer, task->answer_texts);
+    fl_sweep_list_release(task->document_hash, task->hash_texts);
+    fl_task_texts_close(task->texts);
     fl_sweep_list_release(task->subjects, task->subject_count);
     fl_memory_free(task->label);
     *task = (fl_lm_eval_task){0};
@@ -77,6 +86,12 @@ static fl_status read_items(fl_run_reader *reader, fl_lm_eval_task *task, fl_err
             return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
         task->choices = shape[1];
     }
+    snprintf(path, sizeof path, "/tasks/%s/items/choice_greedy", task->label);
+    if (fl_run_reader_has(reader, path)) {
+        FL_TRY(fl_run_reader_doubles(reader, path, &task->choice_greedy, &rank, shape, error));
+        if (rank != 2 || shape[0] != task->count || shape[1] != task->choices)
+            return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
+    }
     const struct {
         const char *name;
         double **out;
@@ -84,13 +99,19 @@ static fl_status read_items(fl_run_reader *reader, fl_lm_eval_task *task, fl_err
                    {"items/greedy", &task->greedy},
                    {"items/correct", &task->correct},
                    {"items/correct_norm", &task->correct_norm},
-                   {"items/correct_bytes", &task->correct_bytes}};
+                   {"items/correct_bytes", &task->correct_bytes},
+                   {"items/words", &task->words},
+                   {"items/bytes", &task->bytes},
+                   {"items/shots", &task->shots_left}};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
         FL_TRY(read_column(reader, task->label, columns[i].name, task->count, columns[i].out, error));
     FL_TRY(read_texts(reader, task->label, "items/subject", &task->subject, &task->subject_texts, error));
     FL_TRY(read_texts(reader, task->label, "items/answer", &task->answer, &task->answer_texts, error));
+    FL_TRY(read_texts(reader, task->label, "items/document_hash", &task->document_hash, &task->hash_texts,
+                      error));
     if ((task->subject == NULL || task->subject_texts == task->count) &&
-        (task->answer == NULL || task->answer_texts == task->count))
+        (task->answer == NULL || task->answer_texts == task->count) &&
+        (task->document_hash == NULL || task->hash_texts == task->count))
         return FL_OK;
     return fl_error_set(error, FL_ERROR_FORMAT, "/tasks/%s/items: columns of different lengths", task->label);
 }
@@ -143,16 +164,16 @@ fl_status fl_lm_eval_task_read(fl_run_reader *reader, const fl_run_entry *run, c
     return fl_error_prepend(error, status, "%s", run->path);
 }
 
-static bool is_group(const fl_lm_eval_task *task) {
+bool fl_lm_eval_is_group(const fl_lm_eval_task *task) {
     return task->subject_count > 1;
 }
 
-static size_t leaf_count(const fl_lm_eval_task *task) {
-    return is_group(task) ? task->subject_count : 1;
+size_t fl_lm_eval_leaf_count(const fl_lm_eval_task *task) {
+    return fl_lm_eval_is_group(task) ? task->subject_count : 1;
 }
 
-static void leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[NAME_BYTES]) {
-    if (is_group(task)) {
+void fl_lm_eval_leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[FL_LM_EVAL_NAME_BYTES]) {
+    if (fl_lm_eval_is_group(task)) {
         snprintf(out, NAME_BYTES, "%s_%s", task->label, task->subjects[leaf]);
     } else {
         snprintf(out, NAME_BYTES, "%s", task->label);
@@ -160,7 +181,7 @@ static void leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[NAME_BY
 }
 
 static size_t leaf_items(const fl_lm_eval_task *task, size_t leaf) {
-    return is_group(task) && task->subject_n != NULL ? (size_t)task->subject_n[leaf] : task->count;
+    return fl_lm_eval_is_group(task) && task->subject_n != NULL ? (size_t)task->subject_n[leaf] : task->count;
 }
 
 static void write_value(FILE *stream, double value) {
@@ -198,7 +219,7 @@ static void write_whole(FILE *stream, const fl_run_entry *run, const fl_lm_eval_
 }
 
 static void write_leaf(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, size_t leaf) {
-    if (!is_group(task)) {
+    if (!fl_lm_eval_is_group(task)) {
         write_whole(stream, run, task, NULL);
         return;
     }
@@ -218,7 +239,7 @@ static void open_result(FILE *stream, const char *name, bool *first) {
 }
 
 static void write_groups(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, bool *first) {
-    if (!is_group(task)) return;
+    if (!fl_lm_eval_is_group(task)) return;
     open_result(stream, task->label, first);
     write_whole(stream, run, task, NULL);
     fputs("\n    }", stream);
@@ -235,9 +256,9 @@ static void write_groups(FILE *stream, const fl_run_entry *run, const fl_lm_eval
 
 static void write_results(FILE *stream, const fl_run_entry *run, const fl_lm_eval_task *task, bool *first) {
     write_groups(stream, run, task, first);
-    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+    for (size_t leaf = 0; leaf < fl_lm_eval_leaf_count(task); leaf++) {
         char name[NAME_BYTES];
-        leaf_name(task, leaf, name);
+        fl_lm_eval_leaf_name(task, leaf, name);
         open_result(stream, name, first);
         write_leaf(stream, run, task, leaf);
         fputs("\n    }", stream);
@@ -245,14 +266,14 @@ static void write_results(FILE *stream, const fl_run_entry *run, const fl_lm_eva
 }
 
 static void write_subtasks(FILE *stream, const fl_lm_eval_task *task, bool *first) {
-    if (!is_group(task)) return;
+    if (!fl_lm_eval_is_group(task)) return;
     fputs(*first ? "\n    " : ",\n    ", stream);
     *first = false;
     fl_table_json_text(stream, task->label);
     fputs(": [", stream);
-    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+    for (size_t leaf = 0; leaf < fl_lm_eval_leaf_count(task); leaf++) {
         char name[NAME_BYTES];
-        leaf_name(task, leaf, name);
+        fl_lm_eval_leaf_name(task, leaf, name);
         if (leaf > 0) fputs(", ", stream);
         fl_table_json_text(stream, name);
     }
@@ -285,7 +306,7 @@ static void write_leaf_value(FILE *stream, fl_lm_eval_part part, const fl_run_en
     char name[NAME_BYTES];
     switch (part) {
     case FL_LM_EVAL_CONFIGS:
-        leaf_name(task, leaf, name);
+        fl_lm_eval_leaf_name(task, leaf, name);
         fputs("{\"task\": ", stream);
         fl_table_json_text(stream, name);
         fprintf(stream, ", \"num_fewshot\": %s}", shots);
@@ -312,9 +333,9 @@ static void write_leaf_value(FILE *stream, fl_lm_eval_part part, const fl_run_en
 
 static void write_leaf_values(FILE *stream, fl_lm_eval_part part, const fl_run_entry *run,
                               const fl_lm_eval_task *task, bool *first) {
-    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
+    for (size_t leaf = 0; leaf < fl_lm_eval_leaf_count(task); leaf++) {
         char name[NAME_BYTES];
-        leaf_name(task, leaf, name);
+        fl_lm_eval_leaf_name(task, leaf, name);
         fputs(*first ? "\n    " : ",\n    ", stream);
         *first = false;
         fl_table_json_text(stream, name);
@@ -341,134 +362,4 @@ void fl_lm_eval_write_part(FILE *stream, fl_lm_eval_part part, const fl_run_entr
         }
     }
     fputs(first ? "},\n" : "\n  },\n", stream);
-}
-
-/* Choices of an item: those with a log-likelihood, plus NaN ones before them (a diverged variant has only
- * NaN). */
-static size_t choices_of(const fl_lm_eval_task *task, size_t item) {
-    size_t count = task->choices;
-    const double *values = task->log_likelihood + item * task->choices;
-    while (count > 1 && isnan(values[count - 1])) count--;
-    return count;
-}
-
-/* ["-12.5", "True"]; null where the run file does not know whether the choice was the greedy one. */
-static void write_response(FILE *stream, const fl_lm_eval_task *task, size_t item, size_t choice) {
-    char text[FL_NUMBER_BYTES];
-    bool is_gold = task->gold != NULL && task->gold[item] == (double)choice;
-    fprintf(stream, "[\"%s\", ",
-            fl_table_number_text(task->log_likelihood[item * task->choices + choice], text));
-    if (task->greedy != NULL && (is_gold || task->choices == 1)) {
-        fprintf(stream, "\"%s\"]", task->greedy[item] != 0 ? "True" : "False");
-    } else {
-        fputs("null]", stream);
-    }
-}
-
-static void write_responses(FILE *stream, const fl_lm_eval_task *task, size_t item) {
-    if (task->answer != NULL) {
-        fputs("\"resps\": [[", stream);
-        fl_table_json_text(stream, task->answer[item]);
-        fputs("]], \"filtered_resps\": [", stream);
-        fl_table_json_text(stream, task->answer[item]);
-        fputs("], ", stream);
-        return;
-    }
-    size_t count = task->log_likelihood != NULL ? choices_of(task, item) : 0;
-    for (int filtered = 0; filtered < 2; filtered++) {
-        fputs(filtered ? "\"filtered_resps\": [" : "\"resps\": [", stream);
-        for (size_t c = 0; c < count; c++) {
-            fputs(c > 0 ? ", " : "", stream);
-            fputs(filtered ? "" : "[", stream);
-            write_response(stream, task, item, c);
-            fputs(filtered ? "" : "]", stream);
-        }
-        fputs("], ", stream);
-    }
-}
-
-static void write_arguments(FILE *stream, size_t count) {
-    fputs("\"arguments\": {", stream);
-    for (size_t c = 0; c < count; c++)
-        fprintf(stream, "%s\"gen_args_%zu\": {\"arg_0\": null, \"arg_1\": null}", c > 0 ? ", " : "", c);
-    fputs("}, ", stream);
-}
-
-static void write_target(FILE *stream, const fl_lm_eval_task *task, size_t item,
-                         char hash[FL_SHA256_TEXT_BYTES]) {
-    char text[32];
-    hash[0] = '\0';
-    if (task->gold == NULL || task->gold[item] < 0) {
-        fputs("\"target\": null, ", stream);
-        return;
-    }
-    snprintf(text, sizeof text, "%.0f", task->gold[item]);
-    fl_sha256_bytes(text, strlen(text), hash);
-    fprintf(stream, "\"target\": %s, ", text);
-}
-
-static void write_item_metrics(FILE *stream, const fl_lm_eval_task *task, size_t item) {
-    const struct {
-        const char *name;
-        const double *values;
-    } columns[] = {
-        {"acc", task->correct}, {"acc_norm", task->correct_norm}, {"acc_bytes", task->correct_bytes}};
-    enum { COLUMNS = sizeof columns / sizeof columns[0] };
-    char text[FL_NUMBER_BYTES];
-    const char *separator = "";
-    fputs("\"metrics\": [", stream);
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (columns[i].values == NULL) continue;
-        fprintf(stream, "%s\"%s\"", separator, columns[i].name);
-        separator = ", ";
-    }
-    fputs("], \"doc_hash\": null, \"prompt_hash\": null", stream);
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (columns[i].values == NULL) continue;
-        fprintf(stream, ", \"%s\": %s", columns[i].name, fl_table_number_text(columns[i].values[item], text));
-    }
-}
-
-static void write_sample(FILE *stream, const fl_lm_eval_task *task, size_t item) {
-    char hash[FL_SHA256_TEXT_BYTES];
-    size_t requests = task->log_likelihood != NULL && task->answer == NULL ? choices_of(task, item) : 1;
-    fprintf(stream, "{\"doc_id\": %.0f, \"doc\": {\"document\": %.0f, \"subject\": ", task->document[item],
-            task->document[item]);
-    fl_table_json_text(stream, task->subject != NULL ? task->subject[item] : "");
-    fputs("}, ", stream);
-    write_target(stream, task, item, hash);
-    write_arguments(stream, requests);
-    write_responses(stream, task, item);
-    fputs("\"filter\": \"none\", ", stream);
-    write_item_metrics(stream, task, item);
-    if (hash[0] == '\0') {
-        fputs(", \"target_hash\": null}\n", stream);
-    } else {
-        fprintf(stream, ", \"target_hash\": \"%s\"}\n", hash);
-    }
-}
-
-static bool belongs(const fl_lm_eval_task *task, size_t leaf, size_t item) {
-    return !is_group(task) || task->subject == NULL || strcmp(task->subject[item], task->subjects[leaf]) == 0;
-}
-
-fl_status fl_lm_eval_write_samples(const fl_lm_eval_task *task, const char *folder, const char *stamp,
-                                   fl_error *error) {
-    for (size_t leaf = 0; leaf < leaf_count(task); leaf++) {
-        char name[NAME_BYTES], *path = NULL;
-        fl_output_file file;
-        leaf_name(task, leaf, name);
-        for (char *c = name; *c != '\0'; c++) {
-            if (*c == '/') *c = '_';
-        }
-        FL_TRY(fl_folder_format(&path, error, "%s/samples_%s_%s.jsonl", folder, name, stamp));
-        fl_status status = fl_output_file_open(path, &file, error);
-        fl_memory_free(path);
-        FL_TRY(status);
-        for (size_t i = 0; i < task->count; i++) {
-            if (belongs(task, leaf, i)) write_sample(file.stream, task, i);
-        }
-        FL_TRY(fl_output_file_close(&file, error));
-    }
-    return FL_OK;
 }

@@ -2,12 +2,16 @@
 #ifndef FL_ANALYSIS_LM_EVAL_TASK_H
 #define FL_ANALYSIS_LM_EVAL_TASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "analysis/run_set.h"
 #include "harness/base/status.h"
+#include "harness/eval/task_texts.h"
 #include "harness/store/run_file.h"
+
+enum { FL_LM_EVAL_NAME_BYTES = 512 };
 
 /* Arrays are fl_memory blocks, NULL where the run file has no such column. n items, C choices. */
 typedef struct fl_lm_eval_task {
@@ -15,11 +19,15 @@ typedef struct fl_lm_eval_task {
     size_t count, choices;
     double *document, *gold, *greedy, *correct, *correct_norm, *correct_bytes; /* [n] */
     double *log_likelihood;                                                    /* [n][C] */
-    char **subject, **answer;                                                  /* [n] */
-    size_t subject_texts, answer_texts;
+    double *choice_greedy;                                                     /* [n][C] */
+    double *words, *bytes, *shots_left;                                        /* [n] */
+    char **subject, **answer, **document_hash;                                 /* [n] */
+    size_t subject_texts, answer_texts, hash_texts;
     size_t subject_count; /* a task of one subject has no leaves */
     char **subjects;      /* [subject_count] */
     double *subject_n, *subject_acc, *subject_acc_stderr, *subject_acc_norm, *subject_acc_norm_stderr;
+    fl_task_texts *texts;      /* set by whoever wants texts in the samples; NULL: they are null */
+    const fl_task_kind *kind;  /* likewise */
     const char *shots, *limit; /* from the configuration; borrowed from the run, NULL when unknown */
 } fl_lm_eval_task;
 
@@ -44,8 +52,9 @@ typedef enum fl_lm_eval_part {
 void fl_lm_eval_write_part(FILE *stream, fl_lm_eval_part part, const fl_run_entry *run,
                            const fl_lm_eval_task *tasks, size_t count);
 
-/* samples_<task>_<stamp>.jsonl of each leaf, into `folder`. */
-fl_status fl_lm_eval_write_samples(const fl_lm_eval_task *task, const char *folder, const char *stamp,
-                                   fl_error *error);
+/* A task of more than one subject is a group, its subjects are the leaves; others are their own leaf. */
+bool fl_lm_eval_is_group(const fl_lm_eval_task *task);
+size_t fl_lm_eval_leaf_count(const fl_lm_eval_task *task);
+void fl_lm_eval_leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[FL_LM_EVAL_NAME_BYTES]);
 
 #endif

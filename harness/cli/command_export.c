@@ -123,7 +123,10 @@ static fl_status export_runs(const fl_command *command, const wishes *w, fl_erro
     fl_status status = FL_OK;
     if (w->lm_eval != NULL) {
         size_t written = 0;
-        status = fl_lm_eval_files_write(set, w->lm_eval, &written, error);
+        fl_text_builder notes = {0};
+        status = fl_lm_eval_files_write(set, w->lm_eval, &written, &notes, error);
+        if (status == FL_OK && notes.length > 0) fputs(notes.text, stderr);
+        fl_text_builder_release(&notes);
         if (status == FL_OK) printf("%zu runs written to %s\n", written, w->lm_eval);
     } else {
         fl_table table = {0};
@@ -190,6 +193,9 @@ const fl_command fl_command_export = {
             "differ between\n"
             "the runs. DATASET is a path inside the run files (errors/teacher_forced/nmse) or a group "
             "(tasks/mmlu/items).\n"
-            "NPZ of a single file holds its datasets with their own shapes, under their paths.",
+            "NPZ of a single file holds its datasets with their own shapes, under their paths.\n"
+            "--lm-eval reads the tasks' data files again for the texts; where they are gone or changed, "
+            "texts are "
+            "null.",
     .run = run,
 };

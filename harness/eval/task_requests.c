@@ -335,15 +335,13 @@ static fl_status add_text(build_work *work, fl_error *error) {
     return add_text_windows(work, ids, count, &options, error);
 }
 
-static fl_status read_documents(build_work *work, fl_error *error) {
-    const fl_task_config *config = work->config;
+fl_status fl_task_requests_read(const fl_task_config *config, fl_task_data *set, fl_error *error) {
     const fl_reader_request request = {.path = config->path,
                                        .shots_path = config->shots_path,
                                        .split = config->split,
                                        .subject = config->subject,
                                        .needs_shots = config->shots > 0,
                                        .file_names = config->kind->file_names};
-    fl_task_data *set = &work->task->set;
     FL_TRY(config->kind->reader(&request, set, error));
     FL_TRY(fl_task_data_finish(set, error));
     if (set->documents.count > 0) return FL_OK;
@@ -367,7 +365,7 @@ static fl_status build_requests(build_work *work, fl_error *error) {
         FL_TRY(read_haystack(work, error));
         return fl_generation_build(work->config, work->tokenizer, work->task, error);
     }
-    FL_TRY(read_documents(work, error));
+    FL_TRY(fl_task_requests_read(work->config, &work->task->set, error));
     if (form == FL_TASK_PAGES) return add_pages(work, error);
     if (form == FL_TASK_TEXT) return add_text(work, error);
     for (size_t i = 0; i < work->task->set.subject_count; i++) FL_TRY(add_subject(work, i, error));

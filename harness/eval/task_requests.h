@@ -50,6 +50,9 @@ fl_status fl_task_requests_build(const fl_task_config *config, const fl_tokenize
                                  size_t model_limit, fl_task_requests **out, fl_error *error);
 void fl_task_requests_destroy(fl_task_requests *requests);
 
+/* The documents alone, of a task that has some; *set is released by the caller whatever happens. */
+fl_status fl_task_requests_read(const fl_task_config *config, fl_task_data *set, fl_error *error);
+
 /* For generators of token sequences. *kept = the task's own block (ids is taken over whatever happens). */
 fl_status fl_task_requests_keep(fl_task_requests *requests, int32_t *ids, const int32_t **kept,
                                 fl_error *error);

@@ -28,6 +28,7 @@ typedef struct fl_task_kind {
     const fl_template *template;
     fl_shot_rule shot_rule;
     bool length_normalised; /* acc_norm and acc_bytes are reported */
+    bool text_target;       /* the target is the answer's text, not a choice's number */
     bool drop_shots;        /* a prompt that is too long loses shots instead of its beginning */
     fl_retrieval_kind retrieval;
 } fl_task_kind;

@@ -350,7 +350,7 @@ static void test_lm_eval_files_hold_the_run_files_results(void **state) {
            "        assert len(rows) == 4 and all(len(row['arguments']) == 4 for row in rows)\n"
            "        for row in rows:\n"
            "            best = max(range(4), key=lambda c: float(row['filtered_resps'][c][0]))\n"
-           "            assert row['acc'] == float(best == row['target']), row\n"
+           "            assert row['acc'] == float(str(best) == row['target']), row\n"
            "        mean = sum(row['acc'] for row in rows) / 4\n"
            "        assert abs(mean - r['results'][leaf]['acc,none']) < 1e-12\n"
            "        total += [row['acc'] for row in rows]\n"
