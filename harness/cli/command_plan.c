@@ -76,7 +76,8 @@ static fl_status print_estimate(const fl_plan_estimate *estimate, size_t threads
            estimate->worked_out == 0 ? "from the cells done"
                                      : "from the sizes and this machine's speed: rough",
            mebibytes < 1024 ? 0 : 1, mebibytes < 1024 ? ceil(mebibytes) : mebibytes / 1024,
-           mebibytes < 1024 ? "MiB" : "GiB", estimate->without_tasks ? "; tasks not counted" : "");
+           mebibytes < 1024 ? "MiB" : "GiB",
+           estimate->without_tasks ? "; tasks whose data cannot be read are not counted" : "");
     return FL_OK;
 }
 

@@ -1,9 +1,13 @@
 #include "harness/cli/plan_estimate.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "harness/base/memory.h"
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/compute/compute.h"
+#include "harness/eval/task_size.h"
 #include "harness/store/run_file.h"
 
 enum { PROBE_ROWS = 256, PROBE_COLUMNS = 1024 };
@@ -35,6 +39,25 @@ static double training_operations(const fl_cell_work *cell, const fl_model_confi
     double length = train->sequence_length > 0 ? (double)train->sequence_length : 1024;
     double tokens = (double)train->steps * (double)(train->batch * train->accumulate) * length;
     return TRAINING_PASSES * tokens * token_operations(config, length);
+}
+
+/* Operations of one variant's tasks; cells that share them are looked at one after another. */
+static double task_operations(fl_plan_estimate *estimate, const fl_cell_work *cell,
+                              const fl_model_config *config) {
+    const fl_task_config_list *tasks = &cell->parts.tasks;
+    if (tasks->count == 0 || strcmp(estimate->tasks_key, cell->parts.tasks_key.text) == 0)
+        return tasks->count == 0 ? 0 : estimate->task_operations;
+    double operations = 0;
+    for (size_t t = 0; t < tasks->count; t++) {
+        fl_task_size size;
+        if (fl_task_size_estimate(&tasks->items[t], &size, NULL) == FL_OK)
+            operations += size.tokens * token_operations(config, size.longest);
+        else
+            estimate->without_tasks = true;
+    }
+    snprintf(estimate->tasks_key, sizeof estimate->tasks_key, "%s", cell->parts.tasks_key.text);
+    estimate->task_operations = operations;
+    return operations;
 }
 
 static double text_passes(const fl_measure_config *measure) {
@@ -106,12 +129,12 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
             estimate->seconds += done[cell->parts.has_train];
             continue;
         }
-        /* Every 16th cell brings a frozen pass and, as a rule, a baseline. */
+        /* Every 16th cell brings a frozen pass and, as a rule, a baseline; of tasks the same. */
         double shared = estimate->worked_out % FL_EVALUATION_BATCH == 0 ? 2 : 0;
         estimate->worked_out++;
-        estimate->operations +=
-            pass * (shared + text_passes(&cell->experiment->measure)) + training_operations(cell, config);
-        estimate->without_tasks = estimate->without_tasks || cell->parts.tasks.count > 0;
+        estimate->operations += pass * (shared + text_passes(&cell->experiment->measure)) +
+                                training_operations(cell, config) +
+                                (shared + 1) * task_operations(estimate, cell, config);
     }
     double bytes = left > 0 ? group_bytes(group, longest, longest_trained) : 0;
     if (bytes > estimate->bytes) estimate->bytes = bytes;

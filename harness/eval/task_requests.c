@@ -183,8 +183,7 @@ static fl_status add_document(build_work *work, const fl_task_subject *subject,
     return FL_OK;
 }
 
-/* Documents first .. end - 1 of a subject with `count` are evaluated. */
-static void selected_range(const fl_task_config *config, size_t count, size_t *first, size_t *end) {
+void fl_task_selected_range(const fl_task_config *config, size_t count, size_t *first, size_t *end) {
     size_t limit = count;
     if (config->limit > 0) {
         const double wanted = config->limit < 1 ? ceil(config->limit * (double)count) : config->limit;
@@ -199,7 +198,7 @@ static fl_status add_subject(build_work *work, size_t index, fl_error *error) {
     const fl_task_data *set = &work->task->set;
     const fl_task_subject *subject = &set->subjects[index];
     size_t first, end;
-    selected_range(config, subject->count, &first, &end);
+    fl_task_selected_range(config, subject->count, &first, &end);
     fl_shot_source shots;
     FL_TRY(fl_shots_start(&shots, config->kind->shot_rule, config->shots, config->seed, set, index, error));
     fl_status status = FL_OK;
@@ -284,7 +283,7 @@ static fl_status add_page(build_work *work, const fl_task_document *document, fl
 static fl_status add_pages(build_work *work, fl_error *error) {
     const fl_task_document_list *documents = &work->task->set.documents;
     size_t first, end;
-    selected_range(work->config, documents->count, &first, &end);
+    fl_task_selected_range(work->config, documents->count, &first, &end);
     for (size_t i = first; i < end; i++) FL_TRY(add_page(work, &documents->items[i], error));
     return FL_OK;
 }
@@ -298,7 +297,7 @@ static fl_status add_text_windows(build_work *work, const int32_t *ids, size_t c
     FL_TRY(fl_windows_make(options, count, &made, &windows, error));
     fl_status status = FL_OK;
     size_t first, end;
-    selected_range(work->config, windows, &first, &end);
+    fl_task_selected_range(work->config, windows, &first, &end);
     for (size_t i = first; status == FL_OK && i < end; i++) {
         const fl_task_item item = {.document = i, .gold = FL_GOLD_MISSING, .depth = (double)NAN};
         status = fl_task_requests_add_item(work->task, &item, error);

@@ -53,6 +53,9 @@ void fl_task_requests_destroy(fl_task_requests *requests);
 /* The documents alone, of a task that has some; *set is released by the caller whatever happens. */
 fl_status fl_task_requests_read(const fl_task_config *config, fl_task_data *set, fl_error *error);
 
+/* Documents *first .. *end - 1 of a subject with `count` are evaluated (offset, limit). */
+void fl_task_selected_range(const fl_task_config *config, size_t count, size_t *first, size_t *end);
+
 /* For generators of token sequences. *kept = the task's own block (ids is taken over whatever happens). */
 fl_status fl_task_requests_keep(fl_task_requests *requests, int32_t *ids, const int32_t **kept,
                                 fl_error *error);

@@ -47,6 +47,10 @@ void fl_task_texts_close(fl_task_texts *texts) {
     fl_memory_free(texts);
 }
 
+const fl_task_data *fl_task_texts_data(const fl_task_texts *texts) {
+    return &texts->set;
+}
+
 fl_hash fl_task_texts_data_hash(const fl_task_texts *texts) {
     return texts->set.hash;
 }
@@ -210,26 +214,35 @@ static fl_status add_requests(fl_task_texts *texts, const fl_task_document *docu
     return fl_memory_copy_string(&out->target, number, error);
 }
 
-static fl_status make_item(fl_task_texts *texts, const char *subject, size_t index, size_t shots,
-                           fl_item_texts *out, fl_error *error) {
-    const fl_task_document *document = NULL;
-    FL_TRY(find_document(texts, subject, index, &document, error));
-    FL_TRY(fl_task_document_hash(document, &out->hash, error));
-    FL_TRY(describe(texts, document, subject, out, error));
+static fl_status make_prompts(fl_task_texts *texts, const fl_task_document *document, const char *subject,
+                              size_t shots, fl_item_texts *out, fl_error *error) {
     const bool page = texts->config->kind->form == FL_TASK_PAGES;
-    const size_t count = page ? 1 : document->choices;
+    const size_t count = page ? 1 : document->choices, most = texts->shots.chosen_count;
     FL_TRY(FL_ALLOCATE(&out->context, count, error));
     FL_TRY(FL_ALLOCATE(&out->continuation, count, error));
     out->count = count;
     if (page) return add_page(texts, document, out, error);
-    const size_t most = texts->shots.chosen_count;
     return add_requests(texts, document, subject, shots < most ? shots : most, out, error);
+}
+
+fl_status fl_task_texts_prompts(fl_task_texts *texts, const char *subject, size_t document,
+                                fl_item_texts *out, fl_error *error) {
+    const fl_task_document *found = NULL;
+    *out = (fl_item_texts){0};
+    FL_TRY(find_document(texts, subject, document, &found, error));
+    fl_status status = make_prompts(texts, found, subject, SIZE_MAX, out, error);
+    if (status != FL_OK) fl_item_texts_release(out);
+    return status;
 }
 
 fl_status fl_task_texts_item(fl_task_texts *texts, const char *subject, size_t document, size_t shots,
                              fl_item_texts *out, fl_error *error) {
+    const fl_task_document *found = NULL;
     *out = (fl_item_texts){0};
-    fl_status status = make_item(texts, subject, document, shots, out, error);
+    FL_TRY(find_document(texts, subject, document, &found, error));
+    fl_status status = fl_task_document_hash(found, &out->hash, error);
+    if (status == FL_OK) status = describe(texts, found, subject, out, error);
+    if (status == FL_OK) status = make_prompts(texts, found, subject, shots, out, error);
     if (status != FL_OK) fl_item_texts_release(out);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "harness/base/hash.h"
 #include "harness/base/status.h"
 #include "harness/eval/task_config.h"
+#include "harness/eval/task_data.h"
 
 typedef struct fl_task_texts fl_task_texts;
 
@@ -20,6 +21,8 @@ bool fl_task_texts_exist(const fl_task_kind *kind);
 /* config is borrowed. Errors are the readers'. */
 fl_status fl_task_texts_open(const fl_task_config *config, fl_task_texts **out, fl_error *error);
 void fl_task_texts_close(fl_task_texts *texts);
+/* Borrowed. */
+const fl_task_data *fl_task_texts_data(const fl_task_texts *texts);
 /* As fl_task_data_hash. */
 fl_hash fl_task_texts_data_hash(const fl_task_texts *texts);
 
@@ -41,6 +44,9 @@ typedef struct fl_item_texts {
  * are asked for in the order of a result. FL_ERROR_ARGUMENT when there is none. On failure *out is empty. */
 fl_status fl_task_texts_item(fl_task_texts *texts, const char *subject, size_t document, size_t shots,
                              fl_item_texts *out, fl_error *error);
+/* The same with context and continuation alone. */
+fl_status fl_task_texts_prompts(fl_task_texts *texts, const char *subject, size_t document,
+                                fl_item_texts *out, fl_error *error);
 void fl_item_texts_release(fl_item_texts *item);
 
 #endif
