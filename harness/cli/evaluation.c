@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
@@ -9,6 +10,7 @@
 #include "harness/cli/cell_file.h"
 #include "harness/cli/cell_tasks.h"
 #include "harness/cli/cell_training.h"
+#include "harness/cli/finished_stage.h"
 #include "harness/measure/self_check.h"
 #include "harness/measure/text_evaluation.h"
 #include "harness/store/provenance.h"
@@ -32,6 +34,9 @@ typedef struct batch {
     size_t ablation_of[FL_EVALUATION_BATCH][FL_BRANCH_COUNT]; /* likewise, by branch */
     const fl_mechanism *mechanisms[MOST_MECHANISMS];
     fl_text_result results[MOST_MECHANISMS];
+    bool measured[MOST_MECHANISMS];                         /* results that are there */
+    fl_hash keys[FL_EVALUATION_BATCH];                      /* of finished_stage.h */
+    bool shelved[FL_EVALUATION_BATCH][2 + FL_BRANCH_COUNT]; /* texts that the cell has a file of */
     fl_self_check_report checks[FL_EVALUATION_BATCH];
     fl_task_table tables[FL_EVALUATION_BATCH];
     size_t table_of[FL_EVALUATION_BATCH]; /* index of a table, or NONE */
@@ -176,27 +181,146 @@ static void journal_all(const batch *b, const char *event, double began) {
         fl_cell_journal(b->cells[i], event, fl_console_seconds() - began);
 }
 
-static fl_status measure_text(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
-                              fl_error *error) {
+/* A result of the text that a cell's run file needs: slot 0 is its own, 1 the baseline's, then by branch. */
+enum { TEXT_SLOTS = 2 + FL_BRANCH_COUNT };
+
+static size_t text_of(const batch *b, size_t cell, size_t slot) {
+    if (slot == 0) return cell;
+    return slot == 1 ? b->baseline_of[cell] : b->ablation_of[cell][slot - 2];
+}
+
+static const char *text_name(size_t slot, char name[32]) {
+    if (slot >= 2) snprintf(name, 32, "%s_ablated", fl_branch_names[slot - 2]);
+    return slot == 0 ? "own" : slot == 1 ? "linear_off" : name;
+}
+
+static void read_texts_back(batch *b, const fl_cell_list *list) {
+    char name[32];
+    for (size_t i = 0; i < b->cell_count; i++) {
+        for (size_t slot = 0; slot < TEXT_SLOTS; slot++) {
+            const size_t m = text_of(b, i, slot);
+            if (m == NONE || b->measured[m]) continue;
+            b->shelved[i][slot] = fl_finished_text_load(list, b->cells[i], &b->keys[i], text_name(slot, name),
+                                                        &b->results[m], &b->frozen_seconds);
+            b->measured[m] = b->shelved[i][slot];
+        }
+    }
+}
+
+/* Only tasks make it worth while: without them the run files come next. */
+static void keep_texts(batch *b, const fl_cell_list *list) {
+    char name[32];
+    bool more = false;
+    for (size_t i = 0; i < b->cell_count; i++) more = more || b->cells[i]->parts.tasks.count > 0;
+    for (size_t i = 0; more && i < b->cell_count; i++) {
+        for (size_t slot = 0; slot < TEXT_SLOTS; slot++) {
+            const size_t m = text_of(b, i, slot);
+            if (m == NONE || b->shelved[i][slot]) continue;
+            fl_finished_text_save(list, b->cells[i], &b->keys[i], text_name(slot, name), &b->results[m],
+                                  b->frozen_seconds);
+        }
+    }
+}
+
+/* The mechanisms that were not read back, measured together. */
+static fl_status measure_missing(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
+                                 fl_error *error) {
     const fl_measure_config *wanted = &b->cells[0]->experiment->measure;
     const fl_text_evaluation_options what = {.teacher_forced = wanted->teacher_forced,
                                              .propagated = wanted->propagated,
                                              .diagnostics = wanted->diagnostics,
                                              .language_model = wanted->language_model};
-    if (group->text.sequences.count == 0) return FL_OK;
+    const fl_mechanism *mechanisms[MOST_MECHANISMS];
+    size_t places[MOST_MECHANISMS], count = 0;
+    for (size_t m = 0; m < mechanism_count(b); m++) {
+        if (b->measured[m]) continue;
+        mechanisms[count] = b->mechanisms[m];
+        places[count++] = m;
+    }
+    if (count == 0) return FL_OK;
+    fl_text_result *results = NULL;
     double began = fl_console_seconds();
-    FL_TRY(fl_text_evaluation_run(group->bench.network, &group->text.sequences, b->mechanisms,
-                                  mechanism_count(b), &what, options->progress, b->results,
-                                  &b->frozen_seconds, error));
-    journal_all(b, "text", began);
+    FL_TRY(FL_ALLOCATE(&results, count, error));
+    fl_status status = fl_text_evaluation_run(group->bench.network, &group->text.sequences, mechanisms, count,
+                                              &what, options->progress, results, &b->frozen_seconds, error);
+    for (size_t i = 0; status == FL_OK && i < count; i++) {
+        b->results[places[i]] = results[i];
+        b->measured[places[i]] = true;
+    }
+    fl_memory_free(results);
+    if (status == FL_OK) journal_all(b, "text", began);
+    return status;
+}
+
+static fl_status measure_text(batch *b, const fl_cell_list *list, const fl_cell_group *group,
+                              const fl_evaluation_options *options, fl_error *error) {
+    for (size_t i = 0; i < b->cell_count; i++) {
+        FL_TRY(fl_finished_key(b->cells[i], fl_threads_count(group->bench.compute->threads), &b->keys[i],
+                               error));
+    }
+    if (group->text.sequences.count == 0) return FL_OK;
+    read_texts_back(b, list);
+    FL_TRY(measure_missing(b, group, options, error));
+    keep_texts(b, list);
     return FL_OK;
 }
 
+/* The shelf of one table: the cells' own files. */
+typedef struct table_shelf {
+    batch *b;
+    const fl_cell_list *list;
+    size_t first; /* cell that the table is of */
+} table_shelf;
+
+/* What a row of a table is to a cell that shares it; NULL: nothing. */
+static const char *row_name(const table_shelf *shelf, size_t cell, size_t row) {
+    const batch *b = shelf->b;
+    if (b->table_of[cell] != shelf->first) return NULL;
+    if (row == 0) return "full";
+    if (row == 1 + cell) return "own";
+    return b->baseline_of[cell] != NONE && row == 1 + b->baseline_of[cell] ? "linear_off" : NULL;
+}
+
+static bool load_row(void *context, size_t task, size_t row, fl_task_result *out) {
+    const table_shelf *shelf = context;
+    for (size_t i = shelf->first; i < shelf->b->cell_count; i++) {
+        const char *name = row_name(shelf, i, row);
+        if (name != NULL &&
+            fl_finished_task_load(shelf->list, shelf->b->cells[i], &shelf->b->keys[i], task, name, out))
+            return true;
+    }
+    return false;
+}
+
+static void save_row(void *context, size_t task, size_t row, const fl_task_result *result) {
+    const table_shelf *shelf = context;
+    for (size_t i = shelf->first; i < shelf->b->cell_count; i++) {
+        const char *name = row_name(shelf, i, row);
+        if (name == NULL) continue;
+        fl_finished_task_save(shelf->list, shelf->b->cells[i], &shelf->b->keys[i], task, name, result);
+    }
+}
+
+static void finish_task(void *context, size_t task, double seconds) {
+    const table_shelf *shelf = context;
+    char event[FL_CONSOLE_DETAIL_BYTES];
+    for (size_t i = shelf->first; i < shelf->b->cell_count; i++) {
+        fl_cell_work *cell = shelf->b->cells[i];
+        if (shelf->b->table_of[i] != shelf->first) continue;
+        snprintf(event, sizeof event, "task %s", cell->parts.tasks.items[task].label);
+        fl_cell_journal(cell, event, seconds);
+    }
+}
+
 /* Cells with the same tasks share a table, in which rows of other cells stay empty. */
-static fl_status run_table(batch *b, size_t first, const fl_cell_group *group, const fl_tokenizer *tokenizer,
-                           const fl_evaluation_options *options, fl_error *error) {
+static fl_status run_table(batch *b, size_t first, const fl_cell_list *list, const fl_cell_group *group,
+                           const fl_tokenizer *tokenizer, const fl_evaluation_options *options,
+                           fl_error *error) {
     const fl_mechanism *wanted[MOST_MECHANISMS] = {NULL};
     const fl_cell_parts *parts = &b->cells[first]->parts;
+    table_shelf rows = {.b = b, .list = list, .first = first};
+    const fl_task_shelf shelf = {
+        .load = load_row, .save = save_row, .finished = finish_task, .context = &rows};
     for (size_t i = first; i < b->cell_count; i++) {
         if (strcmp(b->cells[i]->parts.tasks_key.text, parts->tasks_key.text) != 0) continue;
         b->table_of[i] = first;
@@ -204,23 +328,21 @@ static fl_status run_table(batch *b, size_t first, const fl_cell_group *group, c
         if (b->baseline_of[i] != NONE) wanted[b->baseline_of[i]] = b->mechanisms[b->baseline_of[i]];
     }
     return fl_task_table_run(group->bench.network, tokenizer, &parts->tasks, wanted, mechanism_count(b),
-                             options->progress, &b->tables[first], error);
+                             &shelf, options->progress, &b->tables[first], error);
 }
 
-static fl_status run_tasks(batch *b, const fl_cell_group *group, const fl_evaluation_options *options,
-                           fl_error *error) {
+static fl_status run_tasks(batch *b, const fl_cell_list *list, const fl_cell_group *group,
+                           const fl_evaluation_options *options, fl_error *error) {
     fl_tokenizer *tokenizer = NULL;
     fl_status status = FL_OK;
-    double began = fl_console_seconds();
     for (size_t i = 0; i < b->cell_count; i++) b->table_of[i] = NONE;
     for (size_t i = 0; i < b->cell_count && status == FL_OK; i++) {
         if (b->cells[i]->parts.tasks.count == 0 || b->table_of[i] != NONE) continue;
         if (tokenizer == NULL) {
             status = fl_workbench_tokenizer(b->cells[i]->experiment->model_path, &tokenizer, error);
         }
-        if (status == FL_OK) status = run_table(b, i, group, tokenizer, options, error);
+        if (status == FL_OK) status = run_table(b, i, list, group, tokenizer, options, error);
     }
-    if (status == FL_OK && tokenizer != NULL) journal_all(b, "tasks", began);
     fl_tokenizer_close(tokenizer);
     return status;
 }
@@ -318,8 +440,8 @@ static fl_status run_batch(fl_cell_list *list, fl_cell_group *group, fl_cell_wor
     FL_TRY_DONE(status, train_cells(b, list, group, options, error));
     FL_TRY_DONE(status, assemble(b, error));
     FL_TRY_DONE(status, self_check(b, group, options, error));
-    FL_TRY_DONE(status, measure_text(b, group, options, error));
-    FL_TRY_DONE(status, run_tasks(b, group, options, error));
+    FL_TRY_DONE(status, measure_text(b, list, group, options, error));
+    FL_TRY_DONE(status, run_tasks(b, list, group, options, error));
     FL_TRY_DONE(status, check_weights(group, &after, error));
     write_cells(b, list, group, &after, options);
 done:

@@ -5,7 +5,7 @@
  * tasks, together with their baselines (the same cells with the linear part off, each distinct one measured
  * once) and the ablations asked for. The weights are hashed before and after; had they changed, nothing is
  * written. When a batch fails as a whole its cells are tried one by one, so that one cell's trouble stays its
- * own. */
+ * own. The text and each task that a cell has finished survive a kill (finished_stage.h). */
 #ifndef FL_CLI_EVALUATION_H
 #define FL_CLI_EVALUATION_H
 

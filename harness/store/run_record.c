@@ -258,6 +258,15 @@ static fl_status read_all(fl_run_reader *reader, fl_text_result *out, fl_error *
         fl_memory_free(value);
         FL_TRY(status);
     }
+    double *const seconds[] = {&out->seconds_teacher_forced, &out->seconds_propagated};
+    static const char *const timings[] = {"/timing/teacher_forced", "/timing/propagated"};
+    for (size_t i = 0; i < COUNT(timings); i++) {
+        double *value = NULL;
+        fl_status status = read_array(reader, timings[i], "", &value, out, error);
+        if (status == FL_OK && value != NULL) *seconds[i] = value[0];
+        fl_memory_free(value);
+        FL_TRY(status);
+    }
     double diverged = 0.0;
     char *where = NULL;
     FL_TRY(fl_run_reader_attribute_number(reader, "/", "diverged", &diverged, error));

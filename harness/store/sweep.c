@@ -269,11 +269,14 @@ static bool is_of_run(const char *name, const char *run_id, const char **rest) {
 /* Whether `rest` is a file that somebody has begun to write under a temporary name. */
 static bool is_unfinished(const char *rest) {
     return starts_with(rest, ".h5.part-") || starts_with(rest, ".failed.part-") ||
-           strstr(rest, ".safetensors.partial-") != NULL;
+           strstr(rest, ".safetensors.partial-") != NULL || strstr(rest, ".partial.part-") != NULL;
 }
 
 /* Whether `rest` has done its duty when the run file is there. */
 static bool is_spent(const char *rest) {
+    static const char stage[] = ".partial";
+    const size_t bytes = strlen(rest), tail = sizeof stage - 1;
+    if (bytes > tail && strcmp(rest + bytes - tail, stage) == 0) return true;
     return strcmp(rest, ".claim") == 0 || strcmp(rest, ".journal.jsonl") == 0 ||
            strcmp(rest, ".failed.json") == 0 || strcmp(rest, ".training.safetensors") == 0;
 }

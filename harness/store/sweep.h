@@ -60,7 +60,7 @@ fl_status fl_sweep_claim_release(fl_sweep_claim *claim, fl_error *error);
 fl_status fl_sweep_claim_fail(fl_sweep_claim *claim, const fl_error *cause, const char *log, fl_error *error);
 
 /* Deletes what processes that were killed right after finishing a cell have left beside its run file: claim,
- * journal, old failure, training state, unfinished files. Cells that are not done or whose claim is alive
+ * journal, old failure, training state, finished stages, unfinished files. Cells that are not done or whose claim is alive
  * keep theirs. */
 fl_status fl_sweep_tidy(const char *directory, double stale_seconds, fl_error *error);
 
