@@ -19,17 +19,7 @@ cleanup() {
 trap cleanup EXIT
 fail() { echo "kill test: $*"; ls -la "$work/out"; tail -n 20 "$work/log"; exit 1; }
 
-# Lists of token ids: COUNT sequences of LENGTH from a FACTOR.
-ids() {
-  awk -v n="$1" -v length_="$2" -v factor="$3" 'BEGIN {
-    printf "["
-    for (s = 0; s < n; s++) {
-      printf "%s[1", s ? ", " : ""
-      for (t = 1; t < length_; t++) printf ", %d", (t * factor + s * 17 + 5) % 320
-      printf "]"
-    }
-    print "]" }'
-}
+. tests/support/token_ids.sh
 ids 2 96 37 >"$work/text.json"
 ids 8 64 53 >"$work/fit.json"
 cat >"$work/sweep.yaml" <<YAML

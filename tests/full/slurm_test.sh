@@ -94,16 +94,7 @@ nodes_idle() { [ "$(sinfo -h -N -o '%T' 2>/dev/null | grep -c '^idle$')" -eq 2 ]
 await 60 nodes_idle || fail "the nodes do not come up: $(sinfo 2>&1)"
 
 # Long enough a training in every cell that a node can be lost in the middle of one.
-ids() {
-  awk -v n="$1" -v length_="$2" -v factor="$3" 'BEGIN {
-    printf "["
-    for (s = 0; s < n; s++) {
-      printf "%s[1", s ? ", " : ""
-      for (t = 1; t < length_; t++) printf ", %d", (t * factor + s * 17 + 5) % 320
-      printf "]"
-    }
-    print "]" }'
-}
+. tests/support/token_ids.sh
 ids 2 96 37 >"$work/text.json"
 ids 8 64 53 >"$work/fit.json"
 cat >"$work/sweep.yaml" <<YAML

@@ -17,77 +17,10 @@
 #include "harness/model/checkpoint.h"
 #include "harness/store/run_file.h"
 #include "tests/support/compare.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 
 enum { TEXT_BYTES = 8192, PATH_BYTES = 1024 };
-
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-static const char *inside(const char *name) {
-    static char paths[8][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return path;
-}
-
-/* Runs "frostline <arguments>"; the output must be freed. */
-static int frostline(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int frostline(char **output, const char *format, ...) {
-    char arguments[TEXT_BYTES], command[TEXT_BYTES + PATH_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(arguments, sizeof arguments, format, list);
-    va_end(list);
-    snprintf(command, sizeof command, "%s %s", fl_program_path(), arguments);
-    return fl_run_command(command, output);
-}
-
-/* The command must exit with `code` and its output hold every text up to a NULL. */
-static void expect(int code, const char *arguments, ...) __attribute__((sentinel));
-static void expect(int code, const char *arguments, ...) {
-    char *output = NULL;
-    int got = frostline(&output, "%s", arguments);
-    va_list texts;
-    va_start(texts, arguments);
-    for (const char *text; (text = va_arg(texts, const char *)) != NULL;) {
-        if (strstr(output, text) == NULL)
-            fail_msg("`%s` does not say \"%s\" but:\n%s", arguments, text, output);
-    }
-    va_end(texts);
-    if (got != code) fail_msg("`%s` exits with %d, not %d:\n%s", arguments, got, code, output);
-    fl_memory_free(output);
-}
-
-static const char *model_folder(const char *test) {
-    const char *config = fl_fixture_or_pack("reference/llama_gqa/config.json");
-    if (config == NULL) fl_fixture_skip(test, "reference/llama_gqa");
-    static char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
-    return path;
-}
-
-static void write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void write_text(const char *path, const char *format, ...) {
-    char text[TEXT_BYTES];
-    va_list list;
-    va_start(list, format);
-    int bytes = vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    fl_write_file(path, text, (size_t)bytes);
-}
 
 /* Two sequences of 40 and 24 ids below 320. */
 static void write_ids(const char *path) {
@@ -104,12 +37,12 @@ static void write_ids(const char *path) {
 
 /* A config with three rules over the tiny model; returns its path. */
 static const char *write_sweep(const char *model, const char *rules) {
-    write_ids(inside("ids.json"));
-    const char *path = inside("sweep.yaml");
-    write_text(path,
-               "name: tiny\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
-               "sweep:\n  grid:\n    variant.rule: [%s]\n",
-               model, inside("ids.json"), rules);
+    write_ids(fl_inside("ids.json"));
+    const char *path = fl_inside("sweep.yaml");
+    fl_write_text(path,
+                  "name: tiny\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
+                  "sweep:\n  grid:\n    variant.rule: [%s]\n",
+                  model, fl_inside("ids.json"), rules);
     return path;
 }
 
@@ -129,7 +62,7 @@ static size_t count_files(const char *path, const char *suffix) {
 static void assert_nothing_half_written(void) {
     char *listing = NULL;
     char command[PATH_BYTES + 64];
-    snprintf(command, sizeof command, "find %s -name '*.h5*' -o -name '*.part'", folder);
+    snprintf(command, sizeof command, "find %s -name '*.h5*' -o -name '*.part'", fl_command_folder());
     fl_run_command(command, &listing);
     if (listing[0] != '\0') fail_msg("left behind: %s", listing);
     fl_memory_free(listing);
@@ -149,15 +82,15 @@ static const char *run_file_of(const char *output, const char *label) {
 
 static void test_usage_errors_exit_with_2(void **state) {
     (void)state;
-    expect(2, "", "usage: frostline COMMAND", NULL);
-    expect(2, "rum", "unknown command \"rum\"", "did you mean run?", NULL);
-    expect(2, "run", "an argument is missing", "usage: frostline run CONFIG", NULL);
-    expect(2, "run a.yaml --treads 3", "unknown flag --treads; did you mean --threads?", NULL);
-    expect(2, "run a.yaml --threads many", "--threads needs a number, not \"many\"", NULL);
-    expect(2, "run a.yaml --out", "--out needs a value", NULL);
-    expect(2, "forward model --out x.h5", "exactly one of --ids and --text", NULL);
-    expect(2, "forward model --ids x.json", "--out is needed", NULL);
-    expect(2, "inspect a b", "one argument too many: \"b\"", NULL);
+    fl_expect(2, "", "usage: frostline COMMAND", NULL);
+    fl_expect(2, "rum", "unknown command \"rum\"", "did you mean run?", NULL);
+    fl_expect(2, "run", "an argument is missing", "usage: frostline run CONFIG", NULL);
+    fl_expect(2, "run a.yaml --treads 3", "unknown flag --treads; did you mean --threads?", NULL);
+    fl_expect(2, "run a.yaml --threads many", "--threads needs a number, not \"many\"", NULL);
+    fl_expect(2, "run a.yaml --out", "--out needs a value", NULL);
+    fl_expect(2, "forward model --out x.h5", "exactly one of --ids and --text", NULL);
+    fl_expect(2, "forward model --ids x.json", "--out is needed", NULL);
+    fl_expect(2, "inspect a b", "one argument too many: \"b\"", NULL);
 }
 
 static void test_help_is_there_for_every_command(void **state) {
@@ -167,28 +100,28 @@ static void test_help_is_there_for_every_command(void **state) {
         char arguments[64], usage[64];
         snprintf(arguments, sizeof arguments, "%s --help", names[i]);
         snprintf(usage, sizeof usage, "usage: frostline %s", names[i]);
-        expect(0, arguments, usage, NULL);
-        expect(0, "--help", names[i], NULL);
+        fl_expect(0, arguments, usage, NULL);
+        fl_expect(0, "--help", names[i], NULL);
     }
-    expect(0, "--version", "frostline", "ffp-contract=off", NULL);
+    fl_expect(0, "--version", "frostline", "ffp-contract=off", NULL);
 }
 
 static void test_variants_lists_every_rule_and_suggests_near_names(void **state) {
     (void)state;
     for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
         char arguments[64];
-        expect(0, "variants", fl_rule_registry[i]->name, fl_rule_registry[i]->summary, NULL);
+        fl_expect(0, "variants", fl_rule_registry[i]->name, fl_rule_registry[i]->summary, NULL);
         snprintf(arguments, sizeof arguments, "variants %s", fl_rule_registry[i]->name);
-        expect(0, arguments, fl_rule_registry[i]->equation, fl_rule_registry[i]->source, NULL);
+        fl_expect(0, arguments, fl_rule_registry[i]->equation, fl_rule_registry[i]->source, NULL);
     }
-    expect(1, "variants kdaa", "there is no rule \"kdaa\"; did you mean kda?", NULL);
+    fl_expect(1, "variants kdaa", "there is no rule \"kdaa\"; did you mean kda?", NULL);
 }
 
 /* The training sweep's parameters of one rule, from run files in out/. */
 static fl_hash fitted_parameters(const char *config, const char *rules, const char *out) {
     char *output = NULL, path[PATH_BYTES];
-    int code = frostline(&output, "run %s 'sweep.grid.variant.rule=[%s]' --out %s --threads 2", config, rules,
-                         inside(out));
+    int code = fl_frostline(&output, "run %s 'sweep.grid.variant.rule=[%s]' --out %s --threads 2", config,
+                            rules, fl_inside(out));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     assert_non_null(strstr(output, "calibrated"));
     const char *run = run_file_of(output, "rule=kda");
@@ -203,26 +136,26 @@ static fl_hash fitted_parameters(const char *config, const char *rules, const ch
 
 static void test_cells_calibrated_together_are_those_calibrated_alone(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_ids(inside("ids.json"));
-    const char *config = inside("train.yaml");
-    write_text(config,
-               "name: tiny\nmodel: {path: %s}\nvariant: {window: 8, sinks: 2}\n"
-               "train: {ids: %s, objective: layer_mse, steps: 5, warmup_steps: 1}\n"
-               "sweep:\n  grid:\n    variant.rule: [gla, kda]\n",
-               model, inside("ids.json"));
+    const char *model = fl_reference_model(__func__);
+    write_ids(fl_inside("ids.json"));
+    const char *config = fl_inside("train.yaml");
+    fl_write_text(config,
+                  "name: tiny\nmodel: {path: %s}\nvariant: {window: 8, sinks: 2}\n"
+                  "train: {ids: %s, objective: layer_mse, steps: 5, warmup_steps: 1}\n"
+                  "sweep:\n  grid:\n    variant.rule: [gla, kda]\n",
+                  model, fl_inside("ids.json"));
     fl_hash together = fitted_parameters(config, "gla, none, kda, delta", "together");
     fl_hash alone = fitted_parameters(config, "kda", "alone");
     assert_string_equal(together.text, alone.text);
-    assert_int_equal(count_files(inside("together"), ".h5"), 4);
+    assert_int_equal(count_files(fl_inside("together"), ".h5"), 4);
     char arguments[TEXT_BYTES];
     snprintf(arguments, sizeof arguments,
              "run %s 'variant.lora={rank: 2}' train.objective=next_token --out %s --threads 2", config,
-             inside("adapted"));
-    expect(0, arguments, "adapted", NULL);
+             fl_inside("adapted"));
+    fl_expect(0, arguments, "adapted", NULL);
     snprintf(arguments, sizeof arguments, "run %s 'variant.lora={rank: 2}' --out %s", config,
-             inside("refused"));
-    expect(1, arguments, "layer_mse does not train variant.lora", NULL);
+             fl_inside("refused"));
+    fl_expect(1, arguments, "layer_mse does not train variant.lora", NULL);
 }
 
 static double first_loss(const char *run) {
@@ -240,47 +173,48 @@ static double first_loss(const char *run) {
 
 static void test_a_training_goes_on_from_a_calibrated_mechanism(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_ids(inside("ids.json"));
-    const char *config = inside("chain.yaml");
-    write_text(config,
-               "name: tiny\nmodel: {path: %s}\nvariant: {rule: gla, window: 8, sinks: 2}\n"
-               "train: {ids: %s, steps: 6, warmup_steps: 0, learning_rate: 1.0e-2, order: sequential}\n",
-               model, inside("ids.json"));
+    const char *model = fl_reference_model(__func__);
+    write_ids(fl_inside("ids.json"));
+    const char *config = fl_inside("chain.yaml");
+    fl_write_text(config,
+                  "name: tiny\nmodel: {path: %s}\nvariant: {rule: gla, window: 8, sinks: 2}\n"
+                  "train: {ids: %s, steps: 6, warmup_steps: 0, learning_rate: 1.0e-2, order: sequential}\n",
+                  model, fl_inside("ids.json"));
     char *output = NULL, fitted[PATH_BYTES], arguments[TEXT_BYTES];
-    int code = frostline(&output, "run %s train.objective=layer_mse --out %s", config, inside("layers"));
+    int code =
+        fl_frostline(&output, "run %s train.objective=layer_mse --out %s", config, fl_inside("layers"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     const char *run = run_file_of(output, "gla");
     snprintf(fitted, sizeof fitted, "%.*s.mechanism.safetensors", (int)(strlen(run) - strlen(".h5")), run);
     fl_memory_free(output);
     char ids[PATH_BYTES];
-    snprintf(ids, sizeof ids, "%s", inside("ids.json"));
+    snprintf(ids, sizeof ids, "%s", fl_inside("ids.json"));
     snprintf(arguments, sizeof arguments, "run %s train= text.ids=%s variant.mechanism=%s --out %s", config,
-             ids, fitted, inside("loaded"));
-    expect(0, arguments, "calibrated", NULL);
+             ids, fitted, fl_inside("loaded"));
+    fl_expect(0, arguments, "calibrated", NULL);
     double loss[2];
     for (int chained = 0; chained < 2; chained++) {
         char start[PATH_BYTES + 32] = "";
         if (chained) snprintf(start, sizeof start, "variant.mechanism=%s", fitted);
-        code = frostline(&output, "run %s %s --out %s", config, start, inside("network"));
+        code = fl_frostline(&output, "run %s %s --out %s", config, start, fl_inside("network"));
         if (code != 0) fail_msg("exit %d:\n%s", code, output);
         assert_non_null(strstr(output, "trained"));
         loss[chained] = first_loss(run_file_of(output, "gla"));
         fl_memory_free(output);
     }
     assert_true(loss[1] != loss[0]);
-    assert_int_equal(count_files(inside("network"), ".h5"), 2);
+    assert_int_equal(count_files(fl_inside("network"), ".h5"), 2);
 }
 
 static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     const char *config = write_sweep(model, "softmax, none, kda");
     char *output = NULL, *again = NULL;
-    int code = frostline(&output, "run %s --out %s --threads 2", config, inside("out"));
+    int code = fl_frostline(&output, "run %s --out %s --threads 2", config, fl_inside("out"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
-    assert_int_equal(count_files(inside("out"), ".h5"), 3);
-    assert_int_equal(count_files(inside("out"), ".part"), 0);
+    assert_int_equal(count_files(fl_inside("out"), ".h5"), 3);
+    assert_int_equal(count_files(fl_inside("out"), ".part"), 0);
     assert_non_null(strstr(output, "rule=kda"));
     assert_non_null(strstr(output, "untrained"));
     assert_non_null(strstr(output, "lin. off"));
@@ -289,7 +223,7 @@ static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void *
     snprintf(path, sizeof path, "%s", run_file_of(output, "rule=kda"));
     fl_hash before, after;
     assert_int_equal(fl_hash_file(path, &before, NULL), FL_OK);
-    code = frostline(&again, "run %s --out %s --threads 2", config, inside("out"));
+    code = fl_frostline(&again, "run %s --out %s --threads 2", config, fl_inside("out"));
     if (code != 0) fail_msg("exit %d:\n%s", code, again);
     assert_non_null(strstr(again, "0 cells to measure, 3 kept"));
     assert_int_equal(fl_hash_file(path, &after, NULL), FL_OK);
@@ -313,7 +247,7 @@ static double nmse_of_last_layer(const char *run) {
 
 static void test_weights_widened_in_every_product_give_the_same_run(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "kda");
+    const char *config = write_sweep(fl_reference_model(__func__), "kda");
     static const char *const memory[] = {"0", "0.002"};
     double nmse[2];
     char id[2][16];
@@ -321,7 +255,7 @@ static void test_weights_widened_in_every_product_give_the_same_run(void **state
         char *output = NULL, out[16];
         snprintf(out, sizeof out, "out%zu", i);
         int code =
-            frostline(&output, "run %s model.widen_memory=%s --out %s", config, memory[i], inside(out));
+            fl_frostline(&output, "run %s model.widen_memory=%s --out %s", config, memory[i], fl_inside(out));
         if (code != 0) fail_msg("exit %d:\n%s", code, output);
         const char *run = run_file_of(output, "rule=kda");
         nmse[i] = nmse_of_last_layer(run);
@@ -334,9 +268,9 @@ static void test_weights_widened_in_every_product_give_the_same_run(void **state
 
 static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "softmax, none, kda");
+    const char *config = write_sweep(fl_reference_model(__func__), "softmax, none, kda");
     char *output = NULL;
-    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 0);
+    assert_int_equal(fl_frostline(&output, "run %s --out %s", config, fl_inside("out")), 0);
     fl_run_reader *reader = NULL;
     double *nmse = NULL, *off = NULL, *none = NULL;
     size_t rank = 0, shape[4];
@@ -370,18 +304,18 @@ static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_ever
 
 static void test_plan_names_the_run_ids_that_run_then_writes(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "none, gla");
+    const char *config = write_sweep(fl_reference_model(__func__), "none, gla");
     char *plan = NULL, *output = NULL;
-    assert_int_equal(frostline(&plan, "plan %s --out %s", config, inside("out")), 0);
+    assert_int_equal(fl_frostline(&plan, "plan %s --out %s", config, fl_inside("out")), 0);
     assert_non_null(strstr(plan, "2 to do, 0 done"));
-    assert_int_equal(access(inside("out"), F_OK), -1);
-    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 0);
+    assert_int_equal(access(fl_inside("out"), F_OK), -1);
+    assert_int_equal(fl_frostline(&output, "run %s --out %s", config, fl_inside("out")), 0);
     const char *file = strrchr(run_file_of(output, "rule=gla"), '/') + 1;
     char id[16];
     snprintf(id, sizeof id, "%.12s", file);
     assert_non_null(strstr(plan, id));
     fl_memory_free(plan);
-    assert_int_equal(frostline(&plan, "plan %s --out %s", config, inside("out")), 0);
+    assert_int_equal(fl_frostline(&plan, "plan %s --out %s", config, fl_inside("out")), 0);
     assert_non_null(strstr(plan, "0 to do, 2 done"));
     fl_memory_free(plan);
     fl_memory_free(output);
@@ -389,24 +323,24 @@ static void test_plan_names_the_run_ids_that_run_then_writes(void **state) {
 
 static void test_overrides_beat_the_file_and_change_the_run_id(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "gla");
+    const char *config = write_sweep(fl_reference_model(__func__), "gla");
     char *plain = NULL, *changed = NULL;
-    assert_int_equal(frostline(&plain, "plan %s", config), 0);
-    assert_int_equal(frostline(&changed, "plan %s variant.window=9", config), 0);
+    assert_int_equal(fl_frostline(&plain, "plan %s", config), 0);
+    assert_int_equal(fl_frostline(&changed, "plan %s variant.window=9", config), 0);
     assert_string_not_equal(plain, changed);
     fl_memory_free(plain);
     fl_memory_free(changed);
     char arguments[PATH_BYTES];
     snprintf(arguments, sizeof arguments, "plan %s variant.windw=9", config);
-    expect(1, arguments, "windw", "command line", "window", NULL);
+    fl_expect(1, arguments, "windw", "command line", "window", NULL);
 }
 
 static void test_one_impossible_cell_does_not_stop_the_others(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "none, no_such_rule, kda");
+    const char *config = write_sweep(fl_reference_model(__func__), "none, no_such_rule, kda");
     char *output = NULL;
-    assert_int_equal(frostline(&output, "run %s --out %s", config, inside("out")), 1);
-    assert_int_equal(count_files(inside("out"), ".h5"), 2);
+    assert_int_equal(fl_frostline(&output, "run %s --out %s", config, fl_inside("out")), 1);
+    assert_int_equal(count_files(fl_inside("out"), ".h5"), 2);
     assert_non_null(strstr(output, "1 of 3 cells failed"));
     assert_non_null(strstr(output, "no_such_rule"));
     assert_non_null(strstr(output, "sweep.yaml:"));
@@ -416,61 +350,61 @@ static void test_one_impossible_cell_does_not_stop_the_others(void **state) {
 static void test_malformed_configs_are_refused_by_line(void **state) {
     (void)state;
     char arguments[2 * PATH_BYTES];
-    snprintf(arguments, sizeof arguments, "run %s --out %s", inside("bad.yaml"), inside("out"));
-    write_text(inside("bad.yaml"), "name: x\nmodel: {path: [}\n");
-    expect(1, arguments, "bad.yaml:2", NULL);
-    write_text(inside("bad.yaml"), "name: x\nmodel: {path: m}\nvariantt: {rule: kda}\n");
-    expect(1, arguments, "bad.yaml:3", "variantt", "variant", NULL);
-    write_text(inside("bad.yaml"), "name: x\nname: y\n");
-    expect(1, arguments, "bad.yaml:2", "name", NULL);
-    unlink(inside("bad.yaml"));
-    expect(1, arguments, "bad.yaml", NULL);
+    snprintf(arguments, sizeof arguments, "run %s --out %s", fl_inside("bad.yaml"), fl_inside("out"));
+    fl_write_text(fl_inside("bad.yaml"), "name: x\nmodel: {path: [}\n");
+    fl_expect(1, arguments, "bad.yaml:2", NULL);
+    fl_write_text(fl_inside("bad.yaml"), "name: x\nmodel: {path: m}\nvariantt: {rule: kda}\n");
+    fl_expect(1, arguments, "bad.yaml:3", "variantt", "variant", NULL);
+    fl_write_text(fl_inside("bad.yaml"), "name: x\nname: y\n");
+    fl_expect(1, arguments, "bad.yaml:2", "name", NULL);
+    unlink(fl_inside("bad.yaml"));
+    fl_expect(1, arguments, "bad.yaml", NULL);
     assert_nothing_half_written();
 }
 
 static void test_missing_and_truncated_models_are_named(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     char arguments[2 * PATH_BYTES], path[PATH_BYTES], command[3 * PATH_BYTES];
-    const char *config = write_sweep(inside("nothing_there"), "kda");
-    snprintf(arguments, sizeof arguments, "run %s --out %s", config, inside("out"));
-    expect(1, arguments, "nothing_there", NULL);
+    const char *config = write_sweep(fl_inside("nothing_there"), "kda");
+    snprintf(arguments, sizeof arguments, "run %s --out %s", config, fl_inside("out"));
+    fl_expect(1, arguments, "nothing_there", NULL);
     snprintf(command, sizeof command,
              "mkdir %s && cp %s/config.json %s && head -c 100000 %s/model.safetensors > %s/model.safetensors",
-             inside("cut"), model, inside("cut"), model, inside("cut"));
+             fl_inside("cut"), model, fl_inside("cut"), model, fl_inside("cut"));
     assert_int_equal(fl_run_command(command, NULL), 0);
-    snprintf(path, sizeof path, "%s", inside("cut"));
+    snprintf(path, sizeof path, "%s", fl_inside("cut"));
     write_sweep(path, "kda");
-    expect(1, arguments, "cut/model.safetensors", NULL);
+    fl_expect(1, arguments, "cut/model.safetensors", NULL);
     assert_nothing_half_written();
 }
 
 static void test_ids_outside_the_vocabulary_are_named(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     const char *config = write_sweep(model, "kda");
-    write_text(inside("ids.json"), "[[1, 2, 3], [4, 320]]");
+    fl_write_text(fl_inside("ids.json"), "[[1, 2, 3], [4, 320]]");
     char arguments[3 * PATH_BYTES];
-    snprintf(arguments, sizeof arguments, "run %s --out %s", config, inside("out"));
-    expect(1, arguments, "ids.json", "list 1, entry 1", NULL);
-    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s", model, inside("ids.json"),
-             inside("f.h5"));
-    expect(1, arguments, "ids.json", NULL);
+    snprintf(arguments, sizeof arguments, "run %s --out %s", config, fl_inside("out"));
+    fl_expect(1, arguments, "ids.json", "list 1, entry 1", NULL);
+    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s", model, fl_inside("ids.json"),
+             fl_inside("f.h5"));
+    fl_expect(1, arguments, "ids.json", NULL);
     assert_nothing_half_written();
 }
 
 static void test_output_that_cannot_be_written_is_named(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     const char *config = write_sweep(model, "kda");
-    write_text(inside("file"), "in the way\n");
+    fl_write_text(fl_inside("file"), "in the way\n");
     char arguments[3 * PATH_BYTES];
-    snprintf(arguments, sizeof arguments, "run %s --out %s/out", config, inside("file"));
-    expect(1, arguments, "file", NULL);
-    write_text(inside("one.json"), "[5, 6, 7]");
-    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s/x.h5", model, inside("one.json"),
-             inside("file"));
-    expect(1, arguments, "/file", NULL);
+    snprintf(arguments, sizeof arguments, "run %s --out %s/out", config, fl_inside("file"));
+    fl_expect(1, arguments, "file", NULL);
+    fl_write_text(fl_inside("one.json"), "[5, 6, 7]");
+    snprintf(arguments, sizeof arguments, "forward %s --ids %s --out %s/x.h5", model, fl_inside("one.json"),
+             fl_inside("file"));
+    fl_expect(1, arguments, "/file", NULL);
     assert_nothing_half_written();
 }
 
@@ -512,7 +446,7 @@ static void compare_parts(fl_run_reader *reader, const fl_checkpoint *reference,
 
 static void test_forward_matches_the_reference_in_every_dataset(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     const char *reference_path = fl_fixture_or_pack("reference/llama_gqa/reference.safetensors");
     if (reference_path == NULL) fl_fixture_skip(__func__, "reference/llama_gqa/reference.safetensors");
     fl_checkpoint *reference = NULL;
@@ -525,15 +459,16 @@ static void test_forward_matches_the_reference_in_every_dataset(void **state) {
     for (size_t t = 0; t < tokens; t++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", t == 0 ? "[[" : ", ", (int)ids[t]);
     snprintf(text + used, sizeof text - used, "]]");
-    fl_write_file(inside("ids.json"), text, strlen(text));
+    fl_write_file(fl_inside("ids.json"), text, strlen(text));
     fl_memory_free(ids);
     char *output = NULL;
-    int code = frostline(&output, "forward %s --ids %s --out %s", model, inside("ids.json"), inside("f.h5"));
+    int code = fl_frostline(&output, "forward %s --ids %s --out %s", model, fl_inside("ids.json"),
+                            fl_inside("f.h5"));
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
 
     fl_run_reader *reader = NULL;
-    assert_int_equal(fl_run_reader_open(inside("f.h5"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(fl_inside("f.h5"), &reader, NULL), FL_OK);
     double *logits = fl_fixture_doubles(reference, "logits", &count, NULL);
     compare_dataset(reader, "/logits", logits, count / sequences);
     fl_memory_free(logits);
@@ -549,22 +484,23 @@ static void test_forward_matches_the_reference_in_every_dataset(void **state) {
 
 static void test_forward_with_a_wide_window_is_the_frozen_model(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_text(inside("one.json"), "[5, 6, 7, 8, 300, 9]");
-    write_text(inside("wide.yaml"), "name: wide\nvariant: {rule: kda, window: 64, sinks: 4}\n");
+    const char *model = fl_reference_model(__func__);
+    fl_write_text(fl_inside("one.json"), "[5, 6, 7, 8, 300, 9]");
+    fl_write_text(fl_inside("wide.yaml"), "name: wide\nvariant: {rule: kda, window: 64, sinks: 4}\n");
     char *output = NULL;
-    int code = frostline(&output, "forward %s --ids %s --out %s", model, inside("one.json"), inside("a.h5"));
+    int code = fl_frostline(&output, "forward %s --ids %s --out %s", model, fl_inside("one.json"),
+                            fl_inside("a.h5"));
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
-    code = frostline(&output, "forward %s --ids %s --config %s --out %s", model, inside("one.json"),
-                     inside("wide.yaml"), inside("b.h5"));
+    code = fl_frostline(&output, "forward %s --ids %s --config %s --out %s", model, fl_inside("one.json"),
+                        fl_inside("wide.yaml"), fl_inside("b.h5"));
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
     fl_run_reader *a = NULL, *b = NULL;
     double *x = NULL;
     size_t rank = 0, shape[4];
-    assert_int_equal(fl_run_reader_open(inside("a.h5"), &a, NULL), FL_OK);
-    assert_int_equal(fl_run_reader_open(inside("b.h5"), &b, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(fl_inside("a.h5"), &a, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(fl_inside("b.h5"), &b, NULL), FL_OK);
     assert_int_equal(fl_run_reader_doubles(a, "/logits", &x, &rank, shape, NULL), FL_OK);
     assert_int_equal(shape[0], 6);
     compare_dataset(b, "/logits", x, shape[0] * shape[1]);
@@ -577,53 +513,54 @@ static void test_tokenize_gives_one_list_a_line(void **state) {
     (void)state;
     const char *model = fl_default_model_path();
     if (model == NULL) fl_fixture_skip(__func__, "the default model");
-    write_text(inside("lines"), "\"a  1\"\n\"\"\n\"Hello\\n\\n1\"\n  \"\\u0020\"\r\n");
+    fl_write_text(fl_inside("lines"), "\"a  1\"\n\"\"\n\"Hello\\n\\n1\"\n  \"\\u0020\"\r\n");
     char *output = NULL;
-    assert_int_equal(frostline(&output, "tokenize %s --text %s", model, inside("lines")), 0);
+    assert_int_equal(fl_frostline(&output, "tokenize %s --text %s", model, fl_inside("lines")), 0);
     assert_string_equal(output, "[81, 256, 33]\n[]\n[19556, 1116, 33]\n[216]\n");
     fl_memory_free(output);
     char arguments[2 * PATH_BYTES];
-    write_text(inside("lines"), "\"good\"\nbad\n");
-    snprintf(arguments, sizeof arguments, "tokenize %s --text %s", model, inside("lines"));
-    expect(1, arguments, "lines:2: column 1", NULL);
-    write_text(inside("lines"), "\"a\\qb\"\n");
-    expect(1, arguments, "lines:1: column 4", "escape", NULL);
+    fl_write_text(fl_inside("lines"), "\"good\"\nbad\n");
+    snprintf(arguments, sizeof arguments, "tokenize %s --text %s", model, fl_inside("lines"));
+    fl_expect(1, arguments, "lines:2: column 1", NULL);
+    fl_write_text(fl_inside("lines"), "\"a\\qb\"\n");
+    fl_expect(1, arguments, "lines:1: column 4", "escape", NULL);
 }
 
 static void test_inspect_describes_checkpoints_and_run_files(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
+    const char *model = fl_reference_model(__func__);
     char arguments[2 * PATH_BYTES];
     snprintf(arguments, sizeof arguments, "inspect %s/model.safetensors", model);
-    expect(0, arguments, "safetensors, 30 tensors", "llama, 3 layers, width 64", "F32", NULL);
-    write_text(inside("one.json"), "[5, 6, 7]");
+    fl_expect(0, arguments, "safetensors, 30 tensors", "llama, 3 layers, width 64", "F32", NULL);
+    fl_write_text(fl_inside("one.json"), "[5, 6, 7]");
     assert_int_equal(
-        frostline(NULL, "forward %s --ids %s --out %s", model, inside("one.json"), inside("f.h5")), 0);
-    snprintf(arguments, sizeof arguments, "inspect %s", inside("f.h5"));
-    expect(0, arguments, "/logits", "3 x 320", NULL);
-    write_text(inside("neither"), "neither\n");
-    snprintf(arguments, sizeof arguments, "inspect %s", inside("neither"));
-    expect(1, arguments, "neither", NULL);
+        fl_frostline(NULL, "forward %s --ids %s --out %s", model, fl_inside("one.json"), fl_inside("f.h5")),
+        0);
+    snprintf(arguments, sizeof arguments, "inspect %s", fl_inside("f.h5"));
+    fl_expect(0, arguments, "/logits", "3 x 320", NULL);
+    fl_write_text(fl_inside("neither"), "neither\n");
+    snprintf(arguments, sizeof arguments, "inspect %s", fl_inside("neither"));
+    fl_expect(1, arguments, "neither", NULL);
 }
 
 static void test_interrupted_run_leaves_no_half_file_and_resumes(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "none, gla, kgla, delta, kda");
+    const char *config = write_sweep(fl_reference_model(__func__), "none, gla, kgla, delta, kda");
     char command[3 * PATH_BYTES];
     /* Two interrupts at once: stop now. Whatever was reached, nothing half-written stays. */
     snprintf(command, sizeof command,
              "%s run %s --out %s & sleep 0.02; kill -INT $! 2>/dev/null; kill -INT $! 2>/dev/null; wait $!",
-             fl_program_path(), config, inside("out"));
+             fl_program_path(), config, fl_inside("out"));
     fl_run_command(command, NULL);
-    assert_int_equal(count_files(inside("out"), ".part"), 0);
+    assert_int_equal(count_files(fl_inside("out"), ".part"), 0);
     char *output = NULL;
-    int code = frostline(&output, "run %s --out %s", config, inside("out"));
+    int code = fl_frostline(&output, "run %s --out %s", config, fl_inside("out"));
     if (code != 0) fail_msg("%s", output);
-    assert_int_equal(count_files(inside("out"), ".h5"), 5);
+    assert_int_equal(count_files(fl_inside("out"), ".h5"), 5);
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

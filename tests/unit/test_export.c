@@ -16,43 +16,21 @@
 #include "analysis/table.h"
 #include "harness/base/memory.h"
 #include "harness/store/run_file.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 #include "tests/support/sweep_fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192 };
 
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-static const char *inside(const char *name) {
-    static char paths[8][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return path;
-}
-
 /* Runs "frostline export <arguments>"; *output must be freed. */
 static int export(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int export(char **output, const char *format, ...) {
-    char arguments[COMMAND_BYTES], command[COMMAND_BYTES + PATH_BYTES];
+    char arguments[COMMAND_BYTES];
     va_list list;
     va_start(list, format);
     vsnprintf(arguments, sizeof arguments, format, list);
     va_end(list);
-    snprintf(command, sizeof command, "%s export %s", fl_program_path(), arguments);
-    return fl_run_command(command, output);
+    return fl_frostline(output, "export %s", arguments);
 }
 
 static size_t count_lines(const char *text) {
@@ -62,11 +40,9 @@ static size_t count_lines(const char *text) {
 }
 
 static void expect(int code, const char *arguments, const char *text) {
-    char *output = NULL;
-    int got = export(&output, "%s", arguments);
-    if (got != code || strstr(output, text) == NULL)
-        fail_msg("`export %s` exits with %d, does not say \"%s\" but:\n%s", arguments, got, text, output);
-    fl_memory_free(output);
+    char command[COMMAND_BYTES + 16];
+    snprintf(command, sizeof command, "export %s", arguments);
+    fl_expect(code, command, text, NULL);
 }
 
 static void test_usage_errors_are_named(void **state) {
@@ -76,7 +52,7 @@ static void test_usage_errors_are_named(void **state) {
     expect(2, "x --summary --by layer", "give one of");
     expect(2, "x --format npz", "npz needs --out FILE");
     expect(1, "/no/such/folder", "/no/such/folder");
-    expect(1, folder, "no run files");
+    expect(1, fl_command_folder(), "no run files");
 }
 
 static void test_long_form_has_one_row_a_run_layer_and_position(void **state) {
@@ -194,8 +170,8 @@ static void test_every_format_gives_the_same_bytes_twice(void **state) {
         char *data[2];
         for (int turn = 0; turn < 2; turn++) {
             assert_int_equal(
-                export(NULL, "%s --by layer --format %s --out %s", runs, formats[i], inside("table")), 0);
-            data[turn] = fl_read_file(inside("table"), &bytes[turn]);
+                export(NULL, "%s --by layer --format %s --out %s", runs, formats[i], fl_inside("table")), 0);
+            data[turn] = fl_read_file(fl_inside("table"), &bytes[turn]);
         }
         assert_int_equal(bytes[0], bytes[1]);
         assert_memory_equal(data[0], data[1], bytes[0]);
@@ -234,10 +210,10 @@ static void make_awkward(fl_table *table) {
 static void written(void (*write)(const fl_table *table, FILE *stream), const char *expected) {
     fl_table table;
     make_awkward(&table);
-    FILE *stream = fopen(inside("written"), "wb");
+    FILE *stream = fopen(fl_inside("written"), "wb");
     write(&table, stream);
     fclose(stream);
-    char *text = fl_read_file(inside("written"), NULL);
+    char *text = fl_read_file(fl_inside("written"), NULL);
     assert_string_equal(text, expected);
     fl_memory_free(text);
     fl_table_release(&table);
@@ -268,8 +244,8 @@ static void test_numbers_read_back_the_same(void **state) {
 
 static void python(const char *interpreter, const char *script) {
     char command[COMMAND_BYTES], *output = NULL;
-    fl_write_file(inside("check.py"), script, strlen(script));
-    snprintf(command, sizeof command, "cd %s && %s check.py", folder, interpreter);
+    fl_write_file(fl_inside("check.py"), script, strlen(script));
+    snprintf(command, sizeof command, "cd %s && %s check.py", fl_command_folder(), interpreter);
     int code = fl_run_command(command, &output);
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
@@ -280,12 +256,12 @@ static void test_numpy_reads_the_npz_files(void **state) {
     const char *interpreter = fl_python_with(__func__, "numpy");
     fl_table table;
     make_awkward(&table);
-    assert_int_equal(fl_table_write_npz(&table, inside("t.npz"), NULL), FL_OK);
+    assert_int_equal(fl_table_write_npz(&table, fl_inside("t.npz"), NULL), FL_OK);
     fl_table_release(&table);
     fl_npz *npz = NULL;
     const size_t shape[] = {2, 3};
     const double data[] = {1, 2, 3, 4, NAN, INFINITY};
-    assert_int_equal(fl_npz_open(inside("u.npz"), &npz, NULL), FL_OK);
+    assert_int_equal(fl_npz_open(fl_inside("u.npz"), &npz, NULL), FL_OK);
     assert_int_equal(fl_npz_add_doubles(npz, "group/array", 2, shape, data, NULL), FL_OK);
     assert_int_equal(fl_npz_add_doubles(npz, "single", 0, NULL, data, NULL), FL_OK);
     assert_int_equal(fl_npz_close(npz, NULL), FL_OK);
@@ -307,7 +283,7 @@ static void test_npz_of_one_run_keeps_the_shapes_of_its_datasets(void **state) {
     const char *interpreter = fl_python_with(__func__, "numpy");
     char *output = NULL;
     int code = export(&output, "%s errors tasks/words/items --format npz --out %s",
-                      fl_sweep_fixture_run("rule=gla"), inside("run.npz"));
+                      fl_sweep_fixture_run("rule=gla"), fl_inside("run.npz"));
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
     python(interpreter, "import numpy as np\n"
@@ -321,12 +297,13 @@ static void test_lm_eval_files_hold_the_run_files_results(void **state) {
     const char *runs = fl_sweep_fixture(__func__);
     (void)state;
     char *output = NULL;
-    int code = export(&output, "%s --lm-eval %s", runs, inside("lm"));
+    int code = export(&output, "%s --lm-eval %s", runs, fl_inside("lm"));
     if (code != 0) fail_msg("%s", output);
     assert_non_null(strstr(output, "5 runs"));
     fl_memory_free(output);
     char command[COMMAND_BYTES];
-    snprintf(command, sizeof command, "ls %s/*/ | grep -c 'results_.*json\\|samples_.*jsonl'", inside("lm"));
+    snprintf(command, sizeof command, "ls %s/*/ | grep -c 'results_.*json\\|samples_.*jsonl'",
+             fl_inside("lm"));
     assert_int_equal(fl_run_command(command, &output), 0);
     assert_int_equal(strtol(output, NULL, 10), 5 * (1 + 2 + 2));
     fl_memory_free(output);
@@ -377,12 +354,12 @@ static void test_an_allocation_that_fails_leaves_nothing_behind(void **state) {
 
 static void test_a_file_that_is_no_run_file_is_named(void **state) {
     (void)state;
-    fl_write_file(inside("bad.h5"), "not HDF5", 8);
-    expect(1, inside("bad.h5"), "bad.h5");
-    expect(1, folder, "bad.h5");
+    fl_write_file(fl_inside("bad.h5"), "not HDF5", 8);
+    expect(1, fl_inside("bad.h5"), "bad.h5");
+    expect(1, fl_command_folder(), "bad.h5");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -18,42 +18,20 @@
 #include "analysis/run_scores.h"
 #include "analysis/run_set.h"
 #include "harness/base/memory.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 #include "tests/support/sweep_fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 4096 };
 
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-static const char *inside(const char *name) {
-    static char paths[8][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return path;
-}
-
 static int plot(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int plot(char **output, const char *format, ...) {
-    char arguments[COMMAND_BYTES], command[COMMAND_BYTES + PATH_BYTES];
+    char arguments[COMMAND_BYTES];
     va_list list;
     va_start(list, format);
     vsnprintf(arguments, sizeof arguments, format, list);
     va_end(list);
-    snprintf(command, sizeof command, "%s plot %s", fl_program_path(), arguments);
-    return fl_run_command(command, output);
+    return fl_frostline(output, "plot %s", arguments);
 }
 
 static void need_gnuplot(const char *test) {
@@ -61,11 +39,9 @@ static void need_gnuplot(const char *test) {
 }
 
 static void expect(int code, const char *arguments, const char *text) {
-    char *output = NULL;
-    int got = plot(&output, "%s", arguments);
-    if (got != code || strstr(output, text) == NULL)
-        fail_msg("`plot %s` exits with %d, does not say \"%s\" but:\n%s", arguments, got, text, output);
-    fl_memory_free(output);
+    char command[COMMAND_BYTES + 16];
+    snprintf(command, sizeof command, "plot %s", arguments);
+    fl_expect(code, command, text, NULL);
 }
 
 static void test_usage_errors_are_named(void **state) {
@@ -88,18 +64,18 @@ static void test_every_kind_is_drawn_with_its_numbers_beside(void **state) {
                                         "scores_perplexity", "scores_words",    "scores_letters",
                                         "hybrid_perplexity", "bytes_perplexity"};
     char *output = NULL;
-    int code = plot(&output, "%s --format svg --out %s", runs, inside("plots"));
+    int code = plot(&output, "%s --format svg --out %s", runs, fl_inside("plots"));
     if (code != 0) fail_msg("%s", output);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[PATH_BYTES];
         size_t bytes = 0;
-        snprintf(path, sizeof path, "%s/plots/%s.svg", folder, names[i]);
+        snprintf(path, sizeof path, "%s/plots/%s.svg", fl_command_folder(), names[i]);
         char *picture = fl_read_file(path, &bytes);
         if (bytes < 1000 || strstr(picture, "</svg>") == NULL) fail_msg("%s is no picture", path);
         if (strstr(picture, "href=\"data:") != NULL || strstr(picture, "<image") != NULL)
             fail_msg("%s points to other files", path);
         fl_memory_free(picture);
-        snprintf(path, sizeof path, "%s/plots/%s.csv", folder, names[i]);
+        snprintf(path, sizeof path, "%s/plots/%s.csv", fl_command_folder(), names[i]);
         fl_memory_free(fl_read_file(path, &bytes));
         assert_true(bytes > 20);
         if (strstr(output, names[i]) == NULL) fail_msg("%s is not listed", names[i]);
@@ -115,9 +91,9 @@ static void test_pictures_come_in_three_formats(void **state) {
     for (size_t i = 0; i < 3; i++) {
         char name[32];
         assert_int_equal(
-            plot(NULL, "%s --kind layers --format %s --out %s", runs, signatures[i][0], inside("p")), 0);
+            plot(NULL, "%s --kind layers --format %s --out %s", runs, signatures[i][0], fl_inside("p")), 0);
         snprintf(name, sizeof name, "p/nmse_layers.%s", signatures[i][0]);
-        char *picture = fl_read_file(inside(name), NULL);
+        char *picture = fl_read_file(fl_inside(name), NULL);
         assert_memory_equal(picture, signatures[i][1], 4);
         fl_memory_free(picture);
     }
@@ -127,10 +103,10 @@ static void test_the_same_runs_give_the_same_bytes(void **state) {
     const char *runs = fl_sweep_fixture(__func__);
     (void)state;
     need_gnuplot(__func__);
-    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, inside("a")), 0);
-    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, inside("b")), 0);
+    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, fl_inside("a")), 0);
+    assert_int_equal(plot(NULL, "%s --format svg --out %s", runs, fl_inside("b")), 0);
     char command[COMMAND_BYTES], *output = NULL;
-    snprintf(command, sizeof command, "diff -r %s %s", inside("a"), inside("b"));
+    snprintf(command, sizeof command, "diff -r %s %s", fl_inside("a"), fl_inside("b"));
     if (fl_run_command(command, &output) != 0) fail_msg("%s", output);
     fl_memory_free(output);
 }
@@ -164,18 +140,18 @@ static void test_without_gnuplot_the_numbers_are_there_all_the_same(void **state
     (void)state;
     char command[COMMAND_BYTES], *output = NULL;
     snprintf(command, sizeof command, "PATH=/nowhere %s plot %s --kind layers --out %s", fl_program_path(),
-             runs, inside("p"));
+             runs, fl_inside("p"));
     assert_int_equal(fl_run_command(command, &output), 1);
     assert_non_null(strstr(output, "gnuplot is not installed"));
     fl_memory_free(output);
-    char *numbers = fl_read_file(inside("p/nmse_layers.csv"), NULL);
+    char *numbers = fl_read_file(fl_inside("p/nmse_layers.csv"), NULL);
     assert_int_equal(strncmp(numbers, "layer,softmax,none,gla,", 23), 0);
     fl_memory_free(numbers);
 }
 
 static char *draw_and_read(fl_status status, const char *name) {
     assert_int_equal(status, FL_OK);
-    return fl_read_file(inside(name), NULL);
+    return fl_read_file(fl_inside(name), NULL);
 }
 
 static void test_awkward_labels_and_values_are_drawn(void **state) {
@@ -196,7 +172,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                               .x = x,
                               .series_count = 3,
                               .series = series};
-    char *picture = draw_and_read(fl_figure_write(&figure, folder, "svg", NULL), "f.svg");
+    char *picture = draw_and_read(fl_figure_write(&figure, fl_command_folder(), "svg", NULL), "f.svg");
     assert_non_null(strstr(picture, "zero (zero)"));
     assert_non_null(strstr(picture, "it's"));
     fl_memory_free(picture);
@@ -212,7 +188,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                           .linear_off = nothing,
                           .full = (double)NAN,
                           .chance = (double)NAN};
-    picture = draw_and_read(fl_dots_write(&dots, folder, "svg", NULL), "d.svg");
+    picture = draw_and_read(fl_dots_write(&dots, fl_command_folder(), "svg", NULL), "d.svg");
     assert_non_null(strstr(picture, "it's"));
     fl_memory_free(picture);
     const fl_heat_panel panel = {.title = "one", .columns = 3, .rows = 1, .values = y};
@@ -225,7 +201,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                           .panels = &panel,
                           .least = 1,
                           .most = 1};
-    fl_memory_free(draw_and_read(fl_heat_write(&heat, folder, "svg", NULL), "h.svg"));
+    fl_memory_free(draw_and_read(fl_heat_write(&heat, fl_command_folder(), "svg", NULL), "h.svg"));
 }
 
 static void test_an_axis_is_logarithmic_only_when_values_span_enough(void **state) {
@@ -243,14 +219,14 @@ static void test_runs_without_numbers_are_told(void **state) {
     (void)state;
     char arguments[COMMAND_BYTES];
     snprintf(arguments, sizeof arguments, "%s --kind training --out %s", fl_sweep_fixture_run("rule=softmax"),
-             inside("p"));
+             fl_inside("p"));
     expect(1, arguments, "no run has /training/loss");
     snprintf(arguments, sizeof arguments, "%s --kind hybrid --out %s", fl_sweep_fixture_run("rule=gla"),
-             inside("p"));
+             fl_inside("p"));
     expect(1, arguments, "softmax layers");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -14,43 +14,22 @@
 #include "analysis/report_warnings.h"
 #include "analysis/run_set.h"
 #include "harness/base/memory.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 #include "tests/support/sweep_fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192 };
-
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-static const char *inside(const char *name) {
-    static char paths[8][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return path;
-}
 
 /* The page of the fixture's sweep; must be freed. */
 static char *make_page(const char *test, const char *environment) {
     const char *runs = fl_sweep_fixture(test);
     char command[COMMAND_BYTES], *output = NULL;
     snprintf(command, sizeof command, "%s %s report %s --out %s", environment, fl_program_path(), runs,
-             inside("report.html"));
+             fl_inside("report.html"));
     int code = fl_run_command(command, &output);
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
-    return fl_read_file(inside("report.html"), NULL);
+    return fl_read_file(fl_inside("report.html"), NULL);
 }
 
 static void assert_says(const char *page, const char *text) {
@@ -134,11 +113,11 @@ static char *warnings_of(const char *rule, bool diverged, size_t failed) {
                         .task_count = 1,
                         .tasks = tasks};
     fl_run_set set = {.count = 1, .runs = &run, .failed = failed};
-    FILE *stream = fopen(inside("warnings.html"), "wb");
+    FILE *stream = fopen(fl_inside("warnings.html"), "wb");
     assert_int_equal(fl_report_warnings_write(&set, stream, NULL), FL_OK);
     fclose(stream);
     metric_count = 0;
-    return fl_read_file(inside("warnings.html"), NULL);
+    return fl_read_file(fl_inside("warnings.html"), NULL);
 }
 
 static void test_every_warning_appears_when_it_should(void **state) {
@@ -208,10 +187,10 @@ static void test_numbers_are_short_and_text_is_escaped(void **state) {
     assert_string_equal(fl_html_number(24207.09, text), "24207");
     assert_string_equal(fl_html_number(INFINITY, text), "&infin;");
     assert_string_equal(fl_html_number((double)NAN, text), "&ndash;");
-    FILE *stream = fopen(inside("t"), "wb");
+    FILE *stream = fopen(fl_inside("t"), "wb");
     fl_html_text(stream, "<a href=\"x\">&");
     fclose(stream);
-    char *written = fl_read_file(inside("t"), NULL);
+    char *written = fl_read_file(fl_inside("t"), NULL);
     assert_string_equal(written, "&lt;a href=&quot;x&quot;&gt;&amp;");
     fl_memory_free(written);
 }
@@ -230,13 +209,13 @@ static void test_a_browser_shows_it_on_a_phone_without_errors_or_overflow(void *
     char *probed = NULL;
     assert_int_equal(FL_ALLOCATE(&probed, strlen(page) + sizeof probe, NULL), FL_OK);
     snprintf(probed, strlen(page) + sizeof probe, "%s%s", page, probe);
-    fl_write_file(inside("probed.html"), probed, strlen(probed));
-    fl_write_file(inside("frame.html"), frame, strlen(frame));
+    fl_write_file(fl_inside("probed.html"), probed, strlen(probed));
+    fl_write_file(fl_inside("frame.html"), frame, strlen(frame));
     snprintf(command, sizeof command,
              "timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s "
              "--enable-logging=stderr "
              "--virtual-time-budget=10000 --dump-dom file://%s",
-             inside("profile"), inside("frame.html"));
+             fl_inside("profile"), fl_inside("frame.html"));
     fl_run_command(command, &output);
     if (strstr(output, "CONSOLE") != NULL) fail_msg("the page wrote to the console:\n%s", output);
     const char *said = strstr(output, "<p id=\"said\">width ");
@@ -250,7 +229,7 @@ static void test_a_browser_shows_it_on_a_phone_without_errors_or_overflow(void *
     fl_memory_free(page);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -14,86 +14,25 @@
 #include "harness/base/memory.h"
 #include "harness/store/run_file.h"
 #include "harness/store/sweep.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192, MOST_CELLS = 16 };
 
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-static const char *inside(const char *name) {
-    static char paths[8][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void write_text(const char *path, const char *format, ...) {
-    char text[COMMAND_BYTES];
-    va_list list;
-    va_start(list, format);
-    int bytes = vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    fl_write_file(path, text, (size_t)bytes);
-}
-
-static int shell(char **output, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int shell(char **output, const char *format, ...) {
-    char command[COMMAND_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(command, sizeof command, format, list);
-    va_end(list);
-    return fl_run_command(command, output);
-}
-
-static const char *model_folder(const char *test) {
-    const char *config = fl_fixture_or_pack("reference/llama_gqa/config.json");
-    if (config == NULL) fl_fixture_skip(test, "reference/llama_gqa");
-    static char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
-    return path;
-}
-
-static void write_ids(const char *path, size_t sequences, size_t tokens, size_t factor) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    for (size_t s = 0; s < sequences; s++) {
-        fputs(s == 0 ? "[[1" : ", [1", file);
-        for (size_t t = 1; t < tokens; t++) fprintf(file, ", %zu", (t * factor + s * 17 + 5) % 320);
-        fputs("]", file);
-    }
-    fputs("]", file);
-    fclose(file);
-}
-
 /* Eight cells over the tiny model; two of them train. */
 static const char *write_sweep(const char *model, const char *more) {
-    write_ids(inside("ids.json"), 2, 40, 37);
-    write_ids(inside("fit.json"), 4, 32, 53);
-    write_text(inside("sweep.yaml"),
-               "name: workers\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n%s"
-               "sweep:\n  list:\n"
-               "    - {variant.rule: none}\n    - {variant.rule: linear}\n    - {variant.rule: gla}\n"
-               "    - {variant.rule: kgla}\n    - {variant.rule: delta}\n    - {variant.rule: kda}\n"
-               "    - {variant.rule: gla, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n"
-               "    - {variant.rule: kda, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n",
-               model, inside("ids.json"), more, inside("fit.json"), inside("fit.json"));
+    fl_write_ids(fl_inside("ids.json"), 2, 40, 37);
+    fl_write_ids(fl_inside("fit.json"), 4, 32, 53);
+    fl_write_text(fl_inside("sweep.yaml"),
+                  "name: workers\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n%s"
+                  "sweep:\n  list:\n"
+                  "    - {variant.rule: none}\n    - {variant.rule: linear}\n    - {variant.rule: gla}\n"
+                  "    - {variant.rule: kgla}\n    - {variant.rule: delta}\n    - {variant.rule: kda}\n"
+                  "    - {variant.rule: gla, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n"
+                  "    - {variant.rule: kda, train.steps: 6, train.ids: %s, train.allow_overlap: true}\n",
+                  model, fl_inside("ids.json"), more, fl_inside("fit.json"), fl_inside("fit.json"));
     static char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s", inside("sweep.yaml"));
+    snprintf(path, sizeof path, "%s", fl_inside("sweep.yaml"));
     return path;
 }
 
@@ -109,7 +48,7 @@ static size_t count_files(const char *path, const char *part) {
 
 /* Finished run files and their mechanisms, tables and pictures; nothing else. */
 static void assert_tidy(size_t run_files) {
-    const char *out = inside("out");
+    const char *out = fl_inside("out");
     assert_int_equal(count_files(out, ".h5"), run_files);
     static const char *const strays[] = {".claim", ".part", ".partial", ".journal", ".training", ".failed"};
     for (size_t i = 0; i < sizeof strays / sizeof strays[0]; i++) {
@@ -125,12 +64,13 @@ static size_t occurrences(const char *text, const char *part) {
 
 /* `workers` processes at once, taking one cell at a time; every cell is computed by exactly one. */
 static void run_workers(const char *test, size_t workers) {
-    const char *config = write_sweep(model_folder(test), "");
+    const char *config = write_sweep(fl_reference_model(test), "");
     char *output = NULL;
-    int code = shell(&output,
-                     "n=0; for w in $(seq %zu); do %s run %s --out %s --threads 1 --batch 1 > %s.$w 2>&1 & "
-                     "pids=\"$pids $!\"; done; for p in $pids; do wait $p || n=1; done; cat %s.*; exit $n",
-                     workers, fl_program_path(), config, inside("out"), inside("log"), inside("log"));
+    int code =
+        fl_shell(&output,
+                 "n=0; for w in $(seq %zu); do %s run %s --out %s --threads 1 --batch 1 > %s.$w 2>&1 & "
+                 "pids=\"$pids $!\"; done; for p in $pids; do wait $p || n=1; done; cat %s.*; exit $n",
+                 workers, fl_program_path(), config, fl_inside("out"), fl_inside("log"), fl_inside("log"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     if (occurrences(output, "\ndone: ") != 8)
         fail_msg("%zu cells computed, not 8:\n%s", occurrences(output, "\ndone: "), output);
@@ -151,11 +91,11 @@ static void test_four_workers_compute_every_cell_once(void **state) {
 /* Names of the run files of out/ and the hashes of their bytes. */
 static size_t hash_run_files(char ***ids, fl_hash *hashes) {
     size_t count = 0;
-    assert_int_equal(fl_sweep_list_done(inside("out"), ids, &count, NULL), FL_OK);
+    assert_int_equal(fl_sweep_list_done(fl_inside("out"), ids, &count, NULL), FL_OK);
     assert_true(count <= MOST_CELLS);
     for (size_t i = 0; i < count; i++) {
         char path[PATH_BYTES];
-        snprintf(path, sizeof path, "%s/%s.h5", inside("out"), (*ids)[i]);
+        snprintf(path, sizeof path, "%s/%s.h5", fl_inside("out"), (*ids)[i]);
         assert_int_equal(fl_hash_file(path, &hashes[i], NULL), FL_OK);
     }
     return count;
@@ -163,14 +103,14 @@ static size_t hash_run_files(char ***ids, fl_hash *hashes) {
 
 static void test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char *output = NULL;
     /* Interrupted as soon as the first cell is there: the second one may be under way and is finished. */
-    int code = shell(&output,
-                     "%s run %s --out %s --threads 1 --batch 1 2>&1 & p=$!; "
-                     "until ls %s/*.h5 >/dev/null 2>&1 || ! kill -0 $p 2>/dev/null; do sleep 0.01; done; "
-                     "kill -INT $p; wait $p",
-                     fl_program_path(), config, inside("out"), inside("out"));
+    int code = fl_shell(&output,
+                        "%s run %s --out %s --threads 1 --batch 1 2>&1 & p=$!; "
+                        "until ls %s/*.h5 >/dev/null 2>&1 || ! kill -0 $p 2>/dev/null; do sleep 0.01; done; "
+                        "kill -INT $p; wait $p",
+                        fl_program_path(), config, fl_inside("out"), fl_inside("out"));
     if (code != 1 || strstr(output, "the same command resumes") == NULL)
         fail_msg("exit %d, not 1:\n%s", code, output);
     fl_memory_free(output);
@@ -179,7 +119,7 @@ static void test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest
     size_t done = hash_run_files(&ids, before);
     assert_in_range(done, 1, 7);
     assert_tidy(done);
-    code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    code = fl_shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     assert_int_equal(occurrences(output, "\ndone: "), 8 - done);
     fl_memory_free(output);
@@ -197,31 +137,34 @@ static void test_one_interrupt_finishes_the_cell_and_the_next_run_takes_the_rest
 
 static void test_a_failure_is_recorded_and_retried_only_on_request(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_ids(inside("ids.json"), 2, 40, 37);
-    write_text(inside("sweep.yaml"),
-               "name: failing\nmodel: {path: %s}\ntext: {ids: %s}\n"
-               "variant: {window: 8, sinks: 2}\n"
-               "sweep:\n  list:\n    - {variant.rule: none}\n"
-               "    - {variant.rule: kda, variant.mechanism: %s/model.safetensors}\n",
-               model, inside("ids.json"), model);
+    const char *model = fl_reference_model(__func__);
+    fl_write_ids(fl_inside("ids.json"), 2, 40, 37);
+    fl_write_text(fl_inside("sweep.yaml"),
+                  "name: failing\nmodel: {path: %s}\ntext: {ids: %s}\n"
+                  "variant: {window: 8, sinks: 2}\n"
+                  "sweep:\n  list:\n    - {variant.rule: none}\n"
+                  "    - {variant.rule: kda, variant.mechanism: %s/model.safetensors}\n",
+                  model, fl_inside("ids.json"), model);
     char *output = NULL;
-    int code = shell(&output, "%s run %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    int code =
+        fl_shell(&output, "%s run %s --out %s", fl_program_path(), fl_inside("sweep.yaml"), fl_inside("out"));
     if (code != 1 || strstr(output, "1 of 2 cells failed") == NULL) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
-    assert_int_equal(count_files(inside("out"), ".failed.json"), 1);
-    assert_int_equal(count_files(inside("out"), ".claim"), 0);
-    code = shell(&output, "%s run %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    assert_int_equal(count_files(fl_inside("out"), ".failed.json"), 1);
+    assert_int_equal(count_files(fl_inside("out"), ".claim"), 0);
+    code =
+        fl_shell(&output, "%s run %s --out %s", fl_program_path(), fl_inside("sweep.yaml"), fl_inside("out"));
     if (code != 1 || strstr(output, "recorded by an earlier run") == NULL ||
         strstr(output, "0 cells to measure, 1 kept") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
-    code = shell(&output, "%s plan %s --out %s", fl_program_path(), inside("sweep.yaml"), inside("out"));
+    code = fl_shell(&output, "%s plan %s --out %s", fl_program_path(), fl_inside("sweep.yaml"),
+                    fl_inside("out"));
     if (code != 1 || strstr(output, "recorded by an earlier run") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
-    code = shell(&output, "%s run %s --out %s --retry-failed", fl_program_path(), inside("sweep.yaml"),
-                 inside("out"));
+    code = fl_shell(&output, "%s run %s --out %s --retry-failed", fl_program_path(), fl_inside("sweep.yaml"),
+                    fl_inside("out"));
     if (code != 1 || strstr(output, "1 cells to measure, 1 kept") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
@@ -230,7 +173,7 @@ static void test_a_failure_is_recorded_and_retried_only_on_request(void **state)
 /* The run id in the first line of `plan` that ends in `label`. */
 static void planned_id(const char *config, const char *label, char id[16]) {
     char *plan = NULL, wanted[PATH_BYTES];
-    shell(&plan, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    fl_shell(&plan, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out"));
     snprintf(wanted, sizeof wanted, "  %s\n", label);
     const char *end = strstr(plan, wanted);
     if (end == NULL) fail_msg("no \"%s\" in:\n%s", label, plan);
@@ -241,25 +184,26 @@ static void planned_id(const char *config, const char *label, char id[16]) {
 
 static void test_a_cell_running_elsewhere_is_left_alone_and_shown(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16];
     planned_id(config, "rule=delta", id);
     fl_sweep_claim *claim = NULL;
     fl_sweep_state found;
-    assert_int_equal(fl_sweep_claim_create(inside("out"), id, &(fl_sweep_policy){0}, &claim, &found, NULL),
+    assert_int_equal(fl_sweep_claim_create(fl_inside("out"), id, &(fl_sweep_policy){0}, &claim, &found, NULL),
                      FL_OK);
     assert_non_null(claim);
     char *output = NULL;
-    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    int code =
+        fl_shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out"));
     if (code != 0 || strstr(output, "1 of 8 cells are still running elsewhere") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
-    assert_int_equal(count_files(inside("out"), ".h5"), 7);
-    shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    assert_int_equal(count_files(fl_inside("out"), ".h5"), 7);
+    fl_shell(&output, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out"));
     if (strstr(output, "running") == NULL) fail_msg("%s", output);
     fl_memory_free(output);
     assert_int_equal(fl_sweep_claim_release(claim, NULL), FL_OK);
-    code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    code = fl_shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     assert_tidy(8);
@@ -267,29 +211,31 @@ static void test_a_cell_running_elsewhere_is_left_alone_and_shown(void **state) 
 
 static void test_a_killed_worker_is_taken_over_and_its_traces_removed(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char *output = NULL;
-    shell(&output,
-          "%s run %s --out %s --threads 1 >/dev/null 2>&1 & p=$!; "
-          "until grep -q begun %s/*.journal.jsonl 2>/dev/null || ! kill -0 $p 2>/dev/null; do sleep 0.005; "
-          "done; kill -KILL "
-          "$p; wait $p",
-          fl_program_path(), config, inside("out"), inside("out"));
+    fl_shell(
+        &output,
+        "%s run %s --out %s --threads 1 >/dev/null 2>&1 & p=$!; "
+        "until grep -q begun %s/*.journal.jsonl 2>/dev/null || ! kill -0 $p 2>/dev/null; do sleep 0.005; "
+        "done; kill -KILL "
+        "$p; wait $p",
+        fl_program_path(), config, fl_inside("out"), fl_inside("out"));
     fl_memory_free(output);
-    assert_true(count_files(inside("out"), ".claim") > 0);
-    shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out"));
+    assert_true(count_files(fl_inside("out"), ".claim") > 0);
+    fl_shell(&output, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out"));
     if (strstr(output, "stale") == NULL) fail_msg("%s", output);
     fl_memory_free(output);
-    assert_int_equal(shell(&output, "%s inspect %s", fl_program_path(), inside("out")), 0);
+    assert_int_equal(fl_shell(&output, "%s inspect %s", fl_program_path(), fl_inside("out")), 0);
     if (strstr(output, "stale") == NULL || strstr(output, "journal: begun") == NULL ||
         strstr(output, "claimed by ") == NULL || strstr(output, "0 runs finished, ") == NULL)
         fail_msg("%s", output);
     fl_memory_free(output);
-    assert_int_equal(shell(&output, "%s merge %s --out %s", fl_program_path(), inside("out"), inside("m.h5")),
-                     1);
+    assert_int_equal(
+        fl_shell(&output, "%s merge %s --out %s", fl_program_path(), fl_inside("out"), fl_inside("m.h5")), 1);
     if (strstr(output, "begun and not finished: ") == NULL) fail_msg("%s", output);
     fl_memory_free(output);
-    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    int code =
+        fl_shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out"));
     if (code != 0 || strstr(output, "taking over: ") == NULL) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     assert_tidy(8);
@@ -297,65 +243,66 @@ static void test_a_killed_worker_is_taken_over_and_its_traces_removed(void **sta
 
 static void test_traces_beside_a_finished_cell_are_removed(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16], name[64];
     planned_id(config, "rule=delta", id);
-    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
-                     0);
+    assert_int_equal(
+        fl_shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out")), 0);
     static const char *const traces[][2] = {{"", ".journal.jsonl"},
                                             {".", ".h5.part-99999"},
                                             {"", ".failed.json"},
                                             {"", ".training.safetensors.partial-9-0"}};
     for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++) {
         snprintf(name, sizeof name, "out/%s%s%s", traces[i][0], id, traces[i][1]);
-        write_text(inside(name), "{}\n");
+        fl_write_text(fl_inside(name), "{}\n");
     }
-    assert_int_equal(count_files(inside("out"), ".part"), 2);
-    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
-                     0);
+    assert_int_equal(count_files(fl_inside("out"), ".part"), 2);
+    assert_int_equal(
+        fl_shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out")), 0);
     assert_tidy(8);
 }
 
 static void test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16], name[64];
     planned_id(config, "rule=delta", id);
-    assert_int_equal(shell(NULL, "mkdir %s", inside("out")), 0);
+    assert_int_equal(fl_shell(NULL, "mkdir %s", fl_inside("out")), 0);
     snprintf(name, sizeof name, "out/%s.h5", id);
-    write_text(inside(name), "notes\n");
+    fl_write_text(fl_inside(name), "notes\n");
     char *output = NULL;
-    int code = shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out"));
+    int code =
+        fl_shell(&output, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out"));
     if (code != 1 || strstr(output, "delete it to have the cell computed again") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     size_t bytes = 0;
-    char *text = fl_read_file(inside(name), &bytes);
+    char *text = fl_read_file(fl_inside(name), &bytes);
     assert_string_equal(text, "notes\n");
     fl_memory_free(text);
 }
 
 static void test_self_check_runs_in_every_cell(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_ids(inside("ids.json"), 1, 64, 37);
-    write_text(inside("sweep.yaml"),
-               "name: checked\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
-               "sweep:\n  grid:\n    variant.rule: [none, kda]\n",
-               model, inside("ids.json"));
+    const char *model = fl_reference_model(__func__);
+    fl_write_ids(fl_inside("ids.json"), 1, 64, 37);
+    fl_write_text(fl_inside("sweep.yaml"),
+                  "name: checked\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8, sinks: 2}\n"
+                  "sweep:\n  grid:\n    variant.rule: [none, kda]\n",
+                  model, fl_inside("ids.json"));
     char *output = NULL;
-    int code = shell(&output, "%s run %s --out %s --self-check", fl_program_path(), inside("sweep.yaml"),
-                     inside("out"));
+    int code = fl_shell(&output, "%s run %s --out %s --self-check", fl_program_path(),
+                        fl_inside("sweep.yaml"), fl_inside("out"));
     if (code != 0 || occurrences(output, "self check of ") != 2) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     char **ids = NULL, path[PATH_BYTES];
     size_t count = 0;
-    assert_int_equal(fl_sweep_list_done(inside("out"), &ids, &count, NULL), FL_OK);
+    assert_int_equal(fl_sweep_list_done(fl_inside("out"), &ids, &count, NULL), FL_OK);
     assert_int_equal(count, 2);
     for (size_t i = 0; i < count; i++) {
         fl_run_reader *reader = NULL;
         double passed = 0;
-        snprintf(path, sizeof path, "%s/%s.h5", inside("out"), ids[i]);
+        snprintf(path, sizeof path, "%s/%s.h5", fl_inside("out"), ids[i]);
         assert_int_equal(fl_run_reader_open(path, &reader, NULL), FL_OK);
         assert_int_equal(fl_run_reader_attribute_number(reader, "/self_check", "passed", &passed, NULL),
                          FL_OK);
@@ -367,17 +314,17 @@ static void test_self_check_runs_in_every_cell(void **state) {
 
 static void test_merge_pools_the_runs_of_a_folder(void **state) {
     (void)state;
-    const char *model = model_folder(__func__);
-    write_ids(inside("ids.json"), 2, 40, 37);
-    write_ids(inside("more.json"), 3, 40, 53);
-    write_text(inside("sweep.yaml"),
-               "name: pooled\nmodel: {path: %s}\nvariant: {rule: kda, window: 8, sinks: 2}\n"
-               "sweep:\n  grid:\n    text.ids: [%s, %s]\n",
-               model, inside("ids.json"), inside("more.json"));
+    const char *model = fl_reference_model(__func__);
+    fl_write_ids(fl_inside("ids.json"), 2, 40, 37);
+    fl_write_ids(fl_inside("more.json"), 3, 40, 53);
+    fl_write_text(fl_inside("sweep.yaml"),
+                  "name: pooled\nmodel: {path: %s}\nvariant: {rule: kda, window: 8, sinks: 2}\n"
+                  "sweep:\n  grid:\n    text.ids: [%s, %s]\n",
+                  model, fl_inside("ids.json"), fl_inside("more.json"));
     char *output = NULL;
-    int code = shell(&output, "%s run %s --out %s && %s merge %s --out %s && %s inspect %s",
-                     fl_program_path(), inside("sweep.yaml"), inside("out"), fl_program_path(), inside("out"),
-                     inside("pooled.h5"), fl_program_path(), inside("pooled.h5"));
+    int code = fl_shell(&output, "%s run %s --out %s && %s merge %s --out %s && %s inspect %s",
+                        fl_program_path(), fl_inside("sweep.yaml"), fl_inside("out"), fl_program_path(),
+                        fl_inside("out"), fl_inside("pooled.h5"), fl_program_path(), fl_inside("pooled.h5"));
     if (code != 0 || strstr(output, "pooled.h5: 2 runs pooled") == NULL || strstr(output, "merged") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
@@ -385,55 +332,58 @@ static void test_merge_pools_the_runs_of_a_folder(void **state) {
 
 static void test_plan_counts_states_and_estimates_time(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char *output = NULL;
-    assert_int_equal(shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out")), 0);
+    assert_int_equal(fl_shell(&output, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out")),
+                     0);
     if (strstr(output, "8 cells: 8 to do, 0 done; 1 frozen pass") == NULL ||
         strstr(output, "for one worker here (from the sizes") == NULL || strstr(output, "of memory") == NULL)
         fail_msg("%s", output);
     fl_memory_free(output);
-    assert_int_equal(shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, inside("out")),
-                     0);
+    assert_int_equal(
+        fl_shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out")), 0);
     char id[16], name[64];
     planned_id(config, "rule=delta", id);
     snprintf(name, sizeof name, "out/%s.h5", id);
-    assert_int_equal(unlink(inside(name)), 0);
-    assert_int_equal(shell(&output, "%s plan %s --out %s", fl_program_path(), config, inside("out")), 0);
+    assert_int_equal(unlink(fl_inside(name)), 0);
+    assert_int_equal(fl_shell(&output, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out")),
+                     0);
     if (strstr(output, "1 to do, 7 done") == NULL || strstr(output, "(from the cells done)") == NULL)
         fail_msg("%s", output);
     fl_memory_free(output);
-    write_text(inside("excluding.yaml"),
-               "name: x\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8}\nsweep:\n  grid:\n"
-               "    variant.rule: [none, kda, kda]\n    variant.sinks: [0, 1]\n"
-               "  exclude: [{variant.rule: none, variant.sinks: 1}]\n",
-               model_folder(__func__), inside("ids.json"));
-    assert_int_equal(shell(&output, "%s plan %s", fl_program_path(), inside("excluding.yaml")), 0);
+    fl_write_text(fl_inside("excluding.yaml"),
+                  "name: x\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {window: 8}\nsweep:\n  grid:\n"
+                  "    variant.rule: [none, kda, kda]\n    variant.sinks: [0, 1]\n"
+                  "  exclude: [{variant.rule: none, variant.sinks: 1}]\n",
+                  fl_reference_model(__func__), fl_inside("ids.json"));
+    assert_int_equal(fl_shell(&output, "%s plan %s", fl_program_path(), fl_inside("excluding.yaml")), 0);
     if (strstr(output, "2 the same as another, 1 excluded") == NULL) fail_msg("%s", output);
     fl_memory_free(output);
 }
 
 static void test_plan_writes_a_slurm_script_that_runs_a_worker(void **state) {
     (void)state;
-    const char *config = write_sweep(model_folder(__func__), "");
+    const char *config = write_sweep(fl_reference_model(__func__), "");
     char *output = NULL;
-    int code = shell(&output, "%s plan %s --out %s --slurm --array 3 \"name=it's quoted\" > %s && cat %s",
-                     fl_program_path(), config, inside("out"), inside("job.sh"), inside("job.sh"));
+    int code =
+        fl_shell(&output, "%s plan %s --out %s --slurm --array 3 \"name=it's quoted\" > %s && cat %s",
+                 fl_program_path(), config, fl_inside("out"), fl_inside("job.sh"), fl_inside("job.sh"));
     if (code != 0 || strncmp(output, "#!/bin/bash\n#SBATCH ", 20) != 0 ||
         strstr(output, "#SBATCH --array=0-2\n") == NULL || strstr(output, "#SBATCH --requeue\n") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     /* Outside Slurm the script is one worker. */
-    code = shell(&output, "bash %s", inside("job.sh"));
+    code = fl_shell(&output, "bash %s", fl_inside("job.sh"));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
     assert_tidy(8);
-    code = shell(&output, "%s plan %s --array 3", fl_program_path(), config);
+    code = fl_shell(&output, "%s plan %s --array 3", fl_program_path(), config);
     if (code != 2 || strstr(output, "--array belongs to --slurm") == NULL)
         fail_msg("exit %d:\n%s", code, output);
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
