@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "harness/compute/log_softmax.h"
+
 void fl_moments_add(fl_moments *moments, const fl_moments *more) {
     moments->count += more->count;
     moments->sum += more->sum;
@@ -24,23 +26,10 @@ double fl_moments_variance(const fl_moments *moments) {
 }
 
 fl_logit_row fl_logit_row_of(const float *logits, size_t vocabulary, double *probabilities) {
-    fl_logit_row row = {.log_sum_exp = NAN, .largest = 0};
-    for (size_t i = 1; i < vocabulary; i++) {
-        if (logits[i] > logits[row.largest]) row.largest = i;
-    }
-    double largest = (double)logits[row.largest], sum = exp((double)logits[0] - largest);
-    if (probabilities != NULL) probabilities[0] = sum;
-    for (size_t i = 1; i < vocabulary; i++) {
-        double term = exp((double)logits[i] - largest);
-        if (probabilities != NULL) probabilities[i] = term;
-        sum += term;
-    }
-    row.log_sum_exp = largest + log(sum);
-    if (!isfinite(row.log_sum_exp)) row.largest = SIZE_MAX;
-    if (probabilities != NULL) {
-        for (size_t i = 0; i < vocabulary; i++) probabilities[i] /= sum;
-    }
-    return row;
+    const fl_log_softmax_row row = fl_log_softmax_exact(logits, vocabulary, probabilities);
+    for (size_t i = 0; probabilities != NULL && i < vocabulary; i++) probabilities[i] /= row.sum;
+    return (fl_logit_row){.log_sum_exp = row.log_sum_exp,
+                          .largest = isfinite(row.log_sum_exp) ? row.best : SIZE_MAX};
 }
 
 double fl_logit_row_divergence(size_t vocabulary, const double *p, const float *p_logits,
