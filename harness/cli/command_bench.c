@@ -98,8 +98,8 @@ static int check_rows(const fl_command *command, const fl_bench_settings *settin
 static int check_rules(const fl_command *command, const fl_bench_settings *settings) {
     const char *names[256];
     size_t count = 0;
-    for (; fl_rule_registry[count] != NULL && count < 256; count++)
-        names[count] = fl_rule_registry[count]->name;
+    for (const fl_rule *const *rule = fl_rule_registry; *rule != NULL && count < 256; rule++)
+        names[count++] = (*rule)->name;
     for (size_t i = 0; i < settings->rules.count; i++) {
         const char *name = settings->rules.names[i];
         if (fl_rule_find(name) != NULL) continue;
