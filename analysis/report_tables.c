@@ -66,7 +66,7 @@ static void write_run(const fl_run_set *set, const fl_run_entry *run, FILE *stre
         if (!any_has(set, columns[c].metric)) continue;
         bool is_own_baseline = !linear && (strncmp(columns[c].metric, "linear_off/", 11) == 0 ||
                                            strcmp(columns[c].metric, "linear_share") == 0);
-        bool worse = strcmp(columns[c].metric, "perplexity") == 0 && fl_report_no_gain(run);
+        bool worse = strcmp(columns[c].metric, "perplexity") == 0 && fl_run_no_gain(run);
         double value = columns[c].scale * fl_run_metric_value(run, columns[c].metric);
         write_cell(is_own_baseline ? (double)NAN : value, worse, stream);
     }

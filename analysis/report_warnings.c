@@ -72,15 +72,10 @@ static bool seldom_reached(const fl_run_entry *run, const char *task, char detai
     return true;
 }
 
-int fl_report_no_gain(const fl_run_entry *run) {
-    return fl_run_has_linear_part(run) &&
-           fl_run_metric_value(run, "linear_off/perplexity") <= fl_run_metric_value(run, "perplexity");
-}
-
 static bool no_gain(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
     char own[FL_HTML_NUMBER_BYTES], off[FL_HTML_NUMBER_BYTES];
     (void)task;
-    if (!fl_report_no_gain(run)) return false;
+    if (!fl_run_no_gain(run)) return false;
     snprintf(detail, DETAIL_BYTES, "%s, without it %s",
              fl_html_number(fl_run_metric_value(run, "perplexity"), own),
              fl_html_number(fl_run_metric_value(run, "linear_off/perplexity"), off));

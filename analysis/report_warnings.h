@@ -13,7 +13,4 @@
  * task: truncated prompts, scores near chance, no gain over linear off on the same items. */
 fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error *error);
 
-/* The linear part is there, and perplexity is no better with it than without. */
-int fl_report_no_gain(const fl_run_entry *run);
-
 #endif

@@ -54,7 +54,7 @@ bool fl_run_scalar_at(size_t index, fl_run_scalar *out) {
     return true;
 }
 
-static void release_run(fl_run_entry *run) {
+void fl_run_entry_release(fl_run_entry *run) {
     char *const texts[] = {run->path, run->run_id, run->name, run->cell, run->status, run->tier, run->label};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) fl_memory_free(texts[i]);
     for (size_t i = 0; i < run->key_count; i++) {
@@ -72,7 +72,7 @@ static void release_run(fl_run_entry *run) {
 
 void fl_run_set_destroy(fl_run_set *set) {
     if (set == NULL) return;
-    for (size_t i = 0; i < set->count; i++) release_run(&set->runs[i]);
+    for (size_t i = 0; i < set->count; i++) fl_run_entry_release(&set->runs[i]);
     fl_memory_free(set->runs);
     fl_memory_free(set->axes);
     fl_memory_free(set);
@@ -109,6 +109,11 @@ bool fl_run_has_metric(const fl_run_entry *run, const char *name) {
 bool fl_run_has_linear_part(const fl_run_entry *run) {
     const char *rule = fl_run_entry_value(run, "variant.rule");
     return rule != NULL && strcmp(rule, "softmax") != 0 && strcmp(rule, "none") != 0;
+}
+
+bool fl_run_no_gain(const fl_run_entry *run) {
+    return fl_run_has_linear_part(run) &&
+           fl_run_metric_value(run, "linear_off/perplexity") <= fl_run_metric_value(run, "perplexity");
 }
 
 static fl_status add_metric(fl_run_entry *run, const char *name, double value, fl_error *error) {
@@ -296,13 +301,20 @@ static bool is_listed(const fl_run_set *set, const fl_run_entry *run) {
     return false;
 }
 
+fl_status fl_run_entry_read(const char *path, fl_run_entry *out, fl_error *error) {
+    *out = (fl_run_entry){0};
+    fl_status status = read_run(path, out, error);
+    if (status != FL_OK) fl_run_entry_release(out);
+    return status;
+}
+
 static fl_status add_run(fl_run_set *set, const char *path, fl_error *error) {
-    fl_run_entry run = {0};
-    fl_status status = read_run(path, &run, error);
+    fl_run_entry run;
+    fl_status status = fl_run_entry_read(path, &run, error);
     if (status == FL_OK && !is_listed(set, &run))
         status = FL_RESIZE(&set->runs, set->count, set->count + 1, error);
     if (status != FL_OK || is_listed(set, &run)) {
-        release_run(&run);
+        fl_run_entry_release(&run);
         return status;
     }
     set->runs[set->count++] = run;

@@ -52,6 +52,11 @@ fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **o
 /* NULL is fine. */
 void fl_run_set_destroy(fl_run_set *set);
 
+/* One run file, with `label` left NULL: that needs the others. On failure *out is empty. */
+fl_status fl_run_entry_read(const char *path, fl_run_entry *out, fl_error *error);
+/* Empty is fine. */
+void fl_run_entry_release(fl_run_entry *run);
+
 /* This run's value of a key, or NULL. */
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key);
 /* How a key is called in tables: without a leading "variant.". */
@@ -69,6 +74,9 @@ bool fl_run_scalar_at(size_t index, fl_run_scalar *out);
 
 /* The rule is neither `softmax` nor `none`. */
 bool fl_run_has_linear_part(const fl_run_entry *run);
+
+/* The linear part is there, and perplexity is no better with it than without. */
+bool fl_run_no_gain(const fl_run_entry *run);
 
 /* Mean of a dataset's finite and non-finite values alike; NaN when it is not there. */
 double fl_run_mean(fl_run_reader *reader, const char *path);

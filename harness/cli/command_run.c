@@ -105,14 +105,14 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
         rows[i].label = list->cells[i].label;
         rows[i].status = state_words[list->cells[i].state];
         if (!has_file(&list->cells[i])) continue;
-        FL_TRY_DONE(status, fl_run_summary_read(list->cells[i].path, &rows[i].summary, error));
+        FL_TRY_DONE(status, fl_run_entry_read(list->cells[i].path, &rows[i].run, error));
         rows[i].measured = true;
     }
     fl_summary_print(stdout, rows, list->count);
     snprintf(path, sizeof path, "%s/table.csv", list->out);
     status = fl_summary_write_csv(path, rows, list->count, error);
 done:
-    for (size_t i = 0; i < list->count; i++) fl_run_summary_release(&rows[i].summary);
+    for (size_t i = 0; i < list->count; i++) fl_run_entry_release(&rows[i].run);
     fl_memory_free(rows);
     return status;
 }

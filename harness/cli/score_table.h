@@ -10,6 +10,6 @@
 
 /* One row a cell and task, read from run files; nothing is printed when none has tasks. */
 fl_status fl_score_table_print(FILE *stream, const char *const *labels, const char *const *run_files,
-                              size_t count, fl_error *error);
+                               size_t count, fl_error *error);
 
 #endif

@@ -39,19 +39,23 @@ static const char *percent(double share, char out[CELL_BYTES]) {
 
 static void print_row(FILE *stream, const fl_summary_row *row, int width) {
     char cells[9][CELL_BYTES];
-    const fl_run_summary *summary = &row->summary;
+    const fl_run_entry *run = &row->run;
     fprintf(stream, "%-*s  ", width, row->label);
     if (!row->measured) {
         fprintf(stream, "%s\n", row->status);
         return;
     }
-    fprintf(stream, "%-10s %9s %9s %9s%c %9s %9s %6s %9s %9s %6s  %s\n", summary->tier,
-            number(summary->nmse, cells[0]), number(summary->off_nmse, cells[1]),
-            number(summary->perplexity, cells[2]), fl_run_summary_no_gain(summary) ? '*' : ' ',
-            number(summary->off_perplexity, cells[3]), number(summary->kl, cells[4]),
-            percent(summary->agreement, cells[5]), kibibytes(summary->state_bytes, cells[6]),
-            kibibytes(summary->exact_bytes, cells[7]), percent(summary->linear_share, cells[8]),
-            summary->diverged ? "diverged" : row->status);
+    fprintf(stream, "%-10s %9s %9s %9s%c %9s %9s %6s %9s %9s %6s  %s\n", run->tier,
+            number(fl_run_metric_value(run, "nmse"), cells[0]),
+            number(fl_run_metric_value(run, "linear_off/nmse"), cells[1]),
+            number(fl_run_metric_value(run, "perplexity"), cells[2]), fl_run_no_gain(run) ? '*' : ' ',
+            number(fl_run_metric_value(run, "linear_off/perplexity"), cells[3]),
+            number(fl_run_metric_value(run, "kl"), cells[4]),
+            percent(fl_run_metric_value(run, "agreement"), cells[5]),
+            kibibytes(fl_run_metric_value(run, "state_bytes"), cells[6]),
+            kibibytes(fl_run_metric_value(run, "exact_bytes"), cells[7]),
+            percent(fl_run_metric_value(run, "linear_share"), cells[8]),
+            run->diverged ? "diverged" : row->status);
 }
 
 void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
@@ -62,8 +66,8 @@ void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
         int length = (int)strlen(rows[i].label);
         if (length > width) width = length < LABEL_WIDTH_LIMIT ? length : LABEL_WIDTH_LIMIT;
         if (!rows[i].measured) continue;
-        starred = starred || fl_run_summary_no_gain(&rows[i].summary);
-        full = rows[i].summary.full_perplexity;
+        starred = starred || fl_run_no_gain(&rows[i].run);
+        full = fl_run_metric_value(&rows[i].run, "full_perplexity");
     }
     fprintf(stream, "%-*s  %-10s %9s %9s %9s  %9s %9s %6s %9s %9s %6s  %s\n", width, "", "", "", "nMSE", "",
             "ppl", "", "agree", "state", "exact", "linear", "");
@@ -83,6 +87,9 @@ void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
 }
 
 fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error) {
+    static const char *const metrics[] = {
+        "nmse", "linear_off/nmse", "perplexity",  "linear_off/perplexity", "full_perplexity",
+        "kl",   "agreement",       "state_bytes", "exact_bytes",           "linear_share"};
     fl_output_file file;
     FL_TRY(fl_output_file_open(path, &file, error));
     fputs("cell,tier,status,nmse,nmse_linear_off,perplexity,perplexity_linear_off,full_perplexity,kl,"
@@ -90,18 +97,15 @@ fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, siz
           "exact_bytes,linear_share,diverged\n",
           file.stream);
     for (size_t i = 0; i < count; i++) {
-        const fl_run_summary *row = &rows[i].summary;
-        const double numbers[] = {
-            row->nmse, row->off_nmse,  row->perplexity,  row->off_perplexity, row->full_perplexity,
-            row->kl,   row->agreement, row->state_bytes, row->exact_bytes,    row->linear_share};
+        const fl_run_entry *run = &rows[i].run;
         fl_output_csv_text(file.stream, rows[i].label);
-        fprintf(file.stream, ",%s,%s", rows[i].measured ? row->tier : "",
+        fprintf(file.stream, ",%s,%s", rows[i].measured ? run->tier : "",
                 rows[i].measured ? "complete" : rows[i].status);
-        for (size_t j = 0; j < sizeof numbers / sizeof numbers[0]; j++) {
+        for (size_t j = 0; j < sizeof metrics / sizeof metrics[0]; j++) {
             fputc(',', file.stream);
-            fl_output_csv_number(file.stream, rows[i].measured ? numbers[j] : NAN);
+            fl_output_csv_number(file.stream, rows[i].measured ? fl_run_metric_value(run, metrics[j]) : NAN);
         }
-        fprintf(file.stream, ",%d\n", row->diverged ? 1 : 0);
+        fprintf(file.stream, ",%d\n", run->diverged ? 1 : 0);
     }
     return fl_output_file_close(&file, error);
 }

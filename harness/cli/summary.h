@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "analysis/run_summary.h"
+#include "analysis/run_set.h"
 #include "harness/base/status.h"
 
 typedef struct fl_summary_row {
     const char *label;  /* borrowed */
     const char *status; /* "new", "kept", "failed", "not run", ...; borrowed */
-    bool measured;      /* the summary is there */
-    fl_run_summary summary;
+    bool measured;      /* the run is there */
+    fl_run_entry run;
 } fl_summary_row;
 
 void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count);
