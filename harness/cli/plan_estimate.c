@@ -14,8 +14,12 @@ enum { PROBE_ROWS = 256, PROBE_COLUMNS = 1024 };
 #define PROBE_SECONDS 0.2
 /* A pass is not only matrix products: the share of their speed that whole passes reach. */
 #define PASS_EFFICIENCY 0.5
-/* Forward, and backward through frozen weights: one product for the input's gradient each. */
-#define TRAINING_PASSES 3.0
+/* Of training, in the time of such passes: measured on SmolLM2-135M, rows of 1024 tokens (docs/training.md).
+ * Through the network: forward, parts of it again, and one product for each input's gradient. Layer by layer:
+ * a frozen pass for all cells that are fitted together, and each cell's own layers. */
+#define NETWORK_TRAINING_PASSES 1.8
+#define LAYER_FIT_SHARED_PASSES 0.6
+#define LAYER_FIT_PASSES 0.4
 /* Teacher forced: attention again and the output projection, besides the shared frozen pass. */
 #define TEACHER_FORCED_PASSES 0.3
 
@@ -33,12 +37,16 @@ static double token_operations(const fl_model_config *config, double length) {
     return 2 * matrix_elements(config) + attention * length;
 }
 
-static double training_operations(const fl_cell_work *cell, const fl_model_config *config) {
+/* first: of the cells that are fitted together. */
+static double training_operations(const fl_cell_work *cell, const fl_model_config *config, bool first) {
     if (!cell->parts.has_train) return 0;
     const fl_train_config *train = &cell->parts.train;
     double length = train->sequence_length > 0 ? (double)train->sequence_length : 1024;
     double tokens = (double)train->steps * (double)(train->batch * train->accumulate) * length;
-    return TRAINING_PASSES * tokens * token_operations(config, length);
+    double passes = NETWORK_TRAINING_PASSES;
+    if (train->objective == FL_OBJECTIVE_LAYER_MSE)
+        passes = LAYER_FIT_PASSES + (first ? LAYER_FIT_SHARED_PASSES : 0.0);
+    return passes * tokens * token_operations(config, length);
 }
 
 /* Operations of one variant's tasks; cells that share them are looked at one after another. */
@@ -112,7 +120,7 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
     const double tokens = (double)group->text.tokens, sequences = (double)group->text.sequences.count;
     const double pass = tokens * token_operations(config, sequences > 0 ? tokens / sequences : 0);
     double longest = 0, longest_trained = 0;
-    size_t left = 0;
+    size_t left = 0, fitted = 0;
     for (size_t i = 0; i < group->text.sequences.count; i++) {
         if ((double)group->text.sequences.lengths[i] > longest)
             longest = (double)group->text.sequences.lengths[i];
@@ -132,8 +140,10 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
         /* Every 16th cell brings a frozen pass and, as a rule, a baseline; of tasks the same. */
         double shared = estimate->worked_out % FL_EVALUATION_BATCH == 0 ? 2 : 0;
         estimate->worked_out++;
+        bool alone = fitted % FL_EVALUATION_BATCH == 0;
+        fitted += cell->parts.has_train;
         estimate->operations += pass * (shared + text_passes(&cell->experiment->measure)) +
-                                training_operations(cell, config) +
+                                training_operations(cell, config, alone) +
                                 (shared + 1) * task_operations(estimate, cell, config);
     }
     double bytes = left > 0 ? group_bytes(group, longest, longest_trained) : 0;
