@@ -10,12 +10,12 @@
 
 enum {
     PATH_BYTES = 4096,
-    WIDTH_PIXELS = 900,
+    WIDTH_PIXELS = 900, /* at least */
+    FIELD_PIXELS = 480, /* right of the names, at least */
     ROW_PIXELS = 24,
     HEAD_PIXELS = 40,
     FOOT_PIXELS = 104, /* axis, its name, the legend */
-    LETTER_PIXELS = 8,
-    MOST_MARGIN_PIXELS = 420
+    LETTER_PIXELS = 8
 };
 
 static fl_status write_numbers(const fl_dots *dots, const char *path, fl_error *error) {
@@ -49,20 +49,23 @@ static bool any(const double *values, size_t count) {
     return false;
 }
 
-static void write_frame(FILE *stream, const fl_dots *dots, size_t height) {
+/* Room for the names of the rows. */
+static size_t margin_of(const fl_dots *dots) {
     size_t longest = 4;
     for (size_t i = 0; i < dots->rows; i++) {
         size_t length = strlen(dots->row_names[i]);
         if (length > longest) longest = length;
     }
-    size_t margin = LETTER_PIXELS * longest + 24;
-    if (margin > MOST_MARGIN_PIXELS) margin = MOST_MARGIN_PIXELS;
+    return LETTER_PIXELS * longest + 24;
+}
+
+static void write_frame(FILE *stream, const fl_dots *dots, size_t margin, size_t width, size_t height) {
     fputs("set title ", stream);
     fl_figure_quote(stream, dots->title);
     fputs("\nset xlabel ", stream);
     fl_figure_quote(stream, dots->x_label);
     fprintf(stream, "\nset lmargin at screen %.4f\nset rmargin at screen 0.97\nset tmargin at screen %.4f\n",
-            (double)margin / WIDTH_PIXELS, 1.0 - (double)HEAD_PIXELS / (double)height);
+            (double)margin / (double)width, 1.0 - (double)HEAD_PIXELS / (double)height);
     fprintf(stream, "set bmargin at screen %.4f\n", (double)FOOT_PIXELS / (double)height);
     fprintf(stream,
             "set key at screen 0.5,%.4f center bottom vertical Left reverse maxrows 1 samplen 2 width 1\n",
@@ -90,9 +93,10 @@ static fl_status write_script(const fl_dots *dots, const char *path, const char 
     fl_output_file file;
     FL_TRY(fl_output_file_open(path, &file, error));
     FILE *stream = file.stream;
-    size_t height = HEAD_PIXELS + FOOT_PIXELS + ROW_PIXELS * dots->rows;
-    fl_figure_start(stream, dots->name, format, WIDTH_PIXELS, height);
-    write_frame(stream, dots, height);
+    size_t height = HEAD_PIXELS + FOOT_PIXELS + ROW_PIXELS * dots->rows, margin = margin_of(dots);
+    size_t width = margin + FIELD_PIXELS > WIDTH_PIXELS ? margin + FIELD_PIXELS : WIDTH_PIXELS;
+    fl_figure_start(stream, dots->name, format, width, height);
+    write_frame(stream, dots, margin, width, height);
     write_ends(stream, "full", dots->full, dots->rows);
     write_ends(stream, "chance", dots->chance, dots->rows);
     /* The names of the rows, whether they have a value or not; every later '' is this file. */

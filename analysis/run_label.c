@@ -123,14 +123,63 @@ static fl_status add_exact_set(const fl_run_set *set, const fl_run_entry *run, f
     return fl_text_builder_format(text, error, ", %s + %s", sinks, window);
 }
 
+/* Mappings that read better as a few words: "conv 4", "cache 32 recency". The first key is always said, the
+ * others where runs differ in them. */
+typedef struct {
+    const char *prefix, *name, *keys[3];
+} short_mapping;
+
+static const short_mapping short_mappings[] = {
+    {"variant.short_conv.", "conv", {"variant.short_conv.kernel", "variant.short_conv.init", NULL}},
+    {"variant.cache.", "cache", {"variant.cache.budget", "variant.cache.route", NULL}},
+};
+
+enum { SHORT_MAPPINGS = sizeof short_mappings / sizeof short_mappings[0] };
+
+static bool is_in_short_mapping(const char *key) {
+    for (size_t i = 0; i < SHORT_MAPPINGS; i++) {
+        if (strncmp(key, short_mappings[i].prefix, strlen(short_mappings[i].prefix)) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether two runs that have the key have different values of it. */
+static bool differs(const fl_run_set *set, const char *key) {
+    const char *first = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const char *value = fl_run_entry_value(&set->runs[i], key);
+        if (value == NULL) continue;
+        if (first != NULL && !is(first, value)) return true;
+        first = value;
+    }
+    return false;
+}
+
+static fl_status add_short_mapping(const fl_run_set *set, const fl_run_entry *run,
+                                   const short_mapping *mapping, fl_text_builder *text, fl_error *error) {
+    const char *const *key = mapping->keys, *first = fl_run_entry_value(run, key[0]);
+    bool named = false;
+    for (size_t i = 0; key[i] != NULL; i++) named = named || (varies(set, key[i]) && is_named(set, key[i]));
+    if (!named || first == NULL || is(first, "0")) return FL_OK;
+    FL_TRY(fl_text_builder_format(text, error, ", %s %s", mapping->name, first));
+    while (*++key != NULL) {
+        const char *value = fl_run_entry_value(run, *key);
+        if (value != NULL && differs(set, *key)) FL_TRY(fl_text_builder_format(text, error, " %s", value));
+    }
+    return FL_OK;
+}
+
 static fl_status make_label(const fl_run_set *set, fl_run_entry *run, fl_error *error) {
     fl_text_builder text = {0};
     const char *rule = value_of(run, "variant.rule");
     fl_status status = fl_text_builder_add(&text, rule[0] != '\0' ? rule : run->run_id, error);
     if (status == FL_OK) status = add_exact_set(set, run, &text, error);
+    for (size_t i = 0; i < SHORT_MAPPINGS && status == FL_OK; i++)
+        status = add_short_mapping(set, run, &short_mappings[i], &text, error);
     for (size_t i = 0; i < set->axis_count && status == FL_OK; i++) {
         const char *key = set->axes[i], *value = fl_run_entry_value(run, key);
         if (value == NULL || is(value, "[]") || is(value, "null") || !is_named(set, key)) continue;
+        if (is_in_short_mapping(key)) continue;
         status = fl_text_builder_format(&text, error, ", %s=%s", fl_run_set_short_key(key), value);
     }
     if (status != FL_OK) {
