@@ -7,7 +7,7 @@
 #include "harness/cli/bench_rows.h"
 #include "harness/engine/training.h"
 
-enum { TOKENS = 512, TOKENS_QUICK = 32, YAML_BYTES = 256, MOST_STEPS = 2 * (FL_BENCH_MAX_REPEATS + 1) };
+enum { TOKENS = 512, TOKENS_QUICK = 96, YAML_BYTES = 256, MOST_STEPS = 2 * (FL_BENCH_MAX_REPEATS + 1) };
 
 typedef struct step_times {
     const fl_bench *bench;
