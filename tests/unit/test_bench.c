@@ -141,7 +141,7 @@ static void test_every_row_of_a_quick_run_is_there_with_positive_finite_figures(
     char arguments[TEXT_BYTES];
     snprintf(arguments, sizeof arguments, "%s --quick --threads 2 --rules softmax,kda --json %s", folder,
              inside("bench.json"));
-    bench(0, "crossover with full softmax", arguments);
+    bench(0, "largest over smallest cost of a token", arguments);
     cJSON *root = read_json(inside("bench.json"));
     const cJSON *row = NULL;
     cJSON_ArrayForEach(row, get(root, "rows")) {
