@@ -138,10 +138,7 @@ const char *fl_cell_tier(const fl_cell_work *cell) {
     const fl_variant *variant = cell->linearised.variant;
     const fl_mechanism *mechanism = cell->linearised.mechanism;
     fl_fit fit = mechanism != NULL ? mechanism->fit : FL_FIT_NONE;
-    if (fl_cell_has_training(cell)) {
-        fl_fit own = cell->parts.train.objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK;
-        if (own > fit) fit = own;
-    }
+    if (fl_cell_has_training(cell)) fit = fl_train_config_fit(&cell->parts.train, fit);
     return fit != FL_FIT_NONE && variant->lora_rank > 0 ? "adapted" : names[fit];
 }
 

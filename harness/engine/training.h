@@ -48,6 +48,8 @@ typedef struct fl_train_config {
 /* node: the `train` mapping. Errors carry file:line:column. */
 fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_train_config *out, fl_error *error);
 void fl_train_config_release(fl_train_config *config);
+/* How far a training of this objective fits a mechanism that came as `before`. */
+fl_fit fl_train_config_fit(const fl_train_config *config, fl_fit before);
 
 /* FL_ERROR_ARGUMENT, naming the places, when the texts share FL_OVERLAP_TOKENS tokens and config does not allow it. */
 fl_status fl_training_check_overlap(const fl_train_config *config, const fl_sequences *training,

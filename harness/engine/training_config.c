@@ -124,3 +124,8 @@ void fl_train_config_release(fl_train_config *config) {
     fl_options_release(train_options, TRAIN_OPTIONS, config);
     *config = (fl_train_config){0};
 }
+
+fl_fit fl_train_config_fit(const fl_train_config *config, fl_fit before) {
+    fl_fit own = config->objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK;
+    return own > before ? own : before;
+}

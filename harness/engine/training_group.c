@@ -207,8 +207,6 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
         double adapter_rate =
             fl_learning_rate(config->adapter_learning_rate, config->warmup_steps, config->steps, step);
         fl_adamw_step(member->adamw, member->job->mechanism, member->gradient, rate, adapter_rate);
-        fl_fit fit = config->objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK;
-        if (fit > member->job->mechanism->fit) member->job->mechanism->fit = fit;
     }
     history->loss[step] = loss;
     history->gradient_norm[step] = norm;
@@ -262,6 +260,12 @@ static size_t most_steps(const fl_training_group *group) {
     return steps;
 }
 
+/* Also when all its steps came from a checkpoint; a first step that diverged fitted nothing. */
+static void note_fit(const fl_training_job *job) {
+    size_t taken = job->history->steps - job->history->diverged;
+    if (taken > 0) job->mechanism->fit = fl_train_config_fit(job->config, job->mechanism->fit);
+}
+
 fl_status fl_training_group_run(fl_training_group *group, fl_training_add add, void *context,
                                 fl_error *error) {
     size_t step = 0, active = 0, steps = most_steps(group);
@@ -280,6 +284,7 @@ fl_status fl_training_group_run(fl_training_group *group, fl_training_add add, v
     }
     fl_progress_report(group->progress, "training", steps, steps);
     for (size_t i = 0; i < group->count; i++) {
+        note_fit(group->members[i].job);
         if (group->members[i].job->history->diverged) continue;
         FL_TRY(evaluate(&group->members[i], error));
         FL_TRY(save(&group->members[i], error));

@@ -392,6 +392,30 @@ static void refuse(const fl_bench *bench, const fl_training_options *options, co
     fl_test_mechanism_destroy(&mechanism);
 }
 
+static void test_a_training_whose_steps_all_came_from_a_checkpoint_counts_as_one(void **state) {
+    (void)state;
+    fl_bench bench = set_up(NULL, NULL);
+    char path[1024];
+    for (int objective = 0; objective < 3; objective++) {
+        fl_train_config config = recipe(2);
+        config.objective = objective;
+        snprintf(path, sizeof path, "%s/%d.safetensors", bench.directory, objective);
+        fl_training_options options = {
+            .config = &config, .sequences = &bench.sequences, .checkpoint_path = path, .identity = "run 1"};
+        for (int turn = 0; turn < 2; turn++) {
+            fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, KDA);
+            fl_training_history history;
+            assert_int_equal(mechanism.mechanism->fit, FL_FIT_NONE);
+            train(&bench, mechanism.mechanism, &options, &history);
+            assert_int_equal(mechanism.mechanism->fit,
+                             objective == FL_OBJECTIVE_LAYER_MSE ? FL_FIT_LAYERS : FL_FIT_NETWORK);
+            fl_training_history_release(&history);
+            fl_test_mechanism_destroy(&mechanism);
+        }
+    }
+    tear_down(&bench);
+}
+
 static void test_a_foreign_or_damaged_checkpoint_is_refused_and_changes_nothing(void **state) {
     (void)state;
     fl_bench bench = set_up(NULL, NULL);
@@ -645,6 +669,7 @@ int main(void) {
         cmocka_unit_test(test_every_objective_falls_and_the_backbone_stays),
         cmocka_unit_test(test_accumulation_is_a_larger_batch),
         cmocka_unit_test(test_an_interrupted_training_resumes_bit_for_bit),
+        cmocka_unit_test(test_a_training_whose_steps_all_came_from_a_checkpoint_counts_as_one),
         cmocka_unit_test(test_a_foreign_or_damaged_checkpoint_is_refused_and_changes_nothing),
         cmocka_unit_test(test_divergence_stops_with_its_history_kept),
         cmocka_unit_test(test_what_cannot_be_trained_is_refused),
