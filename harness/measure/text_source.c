@@ -54,10 +54,11 @@ static fl_status finish(fl_text_source *source, fl_error *error) {
 
 fl_status fl_text_source_keep_whole_rows(fl_text_source *source, size_t sequence_length, fl_error *error) {
     fl_sequences *sequences = &source->sequences;
+    const size_t before = sequences->count;
     while (sequences->count > 1 && sequences->lengths[sequences->count - 1] < sequence_length) {
         fl_memory_free(sequences->ids[--sequences->count]);
     }
-    return finish(source, error);
+    return sequences->count == before ? FL_OK : finish(source, error);
 }
 
 static fl_status read_list(const char *path, size_t index, const cJSON *list, size_t vocabulary, int32_t *ids,

@@ -122,8 +122,7 @@ static void test_hash_is_the_published_xxh3_and_streams(void **state) {
 static void test_scratch_file_blocks_are_separate_zeroed_and_leave_no_name(void **state) {
     (void)state;
     fl_scratch_file *file = NULL;
-    char folder[] = "/tmp/frostline-scratch-XXXXXX";
-    assert_non_null(mkdtemp(folder));
+    const char *folder = fl_temporary_directory();
     assert_int_equal(fl_scratch_file_create(folder, &file, NULL), FL_OK);
     void *blocks[20];
     for (size_t i = 0; i < 20; i++) {
@@ -138,6 +137,7 @@ static void test_scratch_file_blocks_are_separate_zeroed_and_leave_no_name(void 
     fl_error error = {0};
     assert_int_equal(fl_scratch_file_create(folder, &file, &error), FL_ERROR_IO);
     assert_non_null(strstr(error.message, folder));
+    fl_temporary_remove(folder);
 }
 
 static void test_scratch_file_refuses_what_the_disk_cannot_hold(void **state) {

@@ -158,17 +158,18 @@ static void test_cells_calibrated_together_are_those_calibrated_alone(void **sta
     fl_expect(1, arguments, "layer_mse does not train variant.lora", NULL);
 }
 
-static double first_loss(const char *run) {
+/* One entry of a dataset with one axis: the first, or the last. */
+static double entry_of(const char *run, const char *dataset, bool last) {
     fl_run_reader *reader = NULL;
-    double *loss = NULL;
+    double *values = NULL;
     size_t rank = 0, shape[4];
     fl_error error = {0};
     if (fl_run_reader_open(run, &reader, &error) != FL_OK) fail_msg("%s", error.message);
-    assert_int_equal(fl_run_reader_doubles(reader, "/training/loss", &loss, &rank, shape, NULL), FL_OK);
-    double first = loss[0];
-    fl_memory_free(loss);
+    assert_int_equal(fl_run_reader_doubles(reader, dataset, &values, &rank, shape, NULL), FL_OK);
+    double value = values[last ? shape[0] - 1 : 0];
+    fl_memory_free(values);
     fl_run_reader_close(reader);
-    return first;
+    return value;
 }
 
 static void test_a_training_goes_on_from_a_calibrated_mechanism(void **state) {
@@ -199,7 +200,7 @@ static void test_a_training_goes_on_from_a_calibrated_mechanism(void **state) {
         code = fl_frostline(&output, "run %s %s --out %s", config, start, fl_inside("network"));
         if (code != 0) fail_msg("exit %d:\n%s", code, output);
         assert_non_null(strstr(output, "trained"));
-        loss[chained] = first_loss(run_file_of(output, "gla"));
+        loss[chained] = entry_of(run_file_of(output, "gla"), "/training/loss", false);
         fl_memory_free(output);
     }
     assert_true(loss[1] != loss[0]);
@@ -232,19 +233,6 @@ static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void *
     fl_memory_free(again);
 }
 
-static double nmse_of_last_layer(const char *run) {
-    fl_run_reader *reader = NULL;
-    double *nmse = NULL;
-    size_t rank = 0, shape[4];
-    assert_int_equal(fl_run_reader_open(run, &reader, NULL), FL_OK);
-    assert_int_equal(
-        fl_run_reader_doubles(reader, "/errors/propagated/residual_nmse", &nmse, &rank, shape, NULL), FL_OK);
-    double value = nmse[shape[0] - 1];
-    fl_memory_free(nmse);
-    fl_run_reader_close(reader);
-    return value;
-}
-
 static void test_weights_widened_in_every_product_give_the_same_run(void **state) {
     (void)state;
     const char *config = write_sweep(fl_reference_model(__func__), "kda");
@@ -258,7 +246,7 @@ static void test_weights_widened_in_every_product_give_the_same_run(void **state
             fl_frostline(&output, "run %s model.widen_memory=%s --out %s", config, memory[i], fl_inside(out));
         if (code != 0) fail_msg("exit %d:\n%s", code, output);
         const char *run = run_file_of(output, "rule=kda");
-        nmse[i] = nmse_of_last_layer(run);
+        nmse[i] = entry_of(run, "/errors/propagated/residual_nmse", true);
         snprintf(id[i], sizeof id[i], "%.12s", strrchr(run, '/') + 1);
         fl_memory_free(output);
     }

@@ -42,7 +42,7 @@ static void write_data(void) {
     fl_write_text(fl_inside("mmlu/dev/anatomy_dev.csv"), "Shot?,s1,s2,s3,s4,D\nOther?,t1,t2,t3,t4,B\n");
 }
 
-static void run_and_export(const char *test) {
+static void run_tasks(const char *test) {
     const char *model = fl_write_byte_model(test, fl_command_folder()), *data = fl_command_folder();
     write_data();
     fl_write_text(
@@ -65,6 +65,13 @@ static void run_and_export(const char *test) {
     fl_memory_free(output);
 }
 
+static void run_and_export(const char *test) {
+    char arguments[2048];
+    run_tasks(test);
+    snprintf(arguments, sizeof arguments, "export %s --lm-eval %s", fl_inside("out"), fl_inside("lm"));
+    fl_expect(0, arguments, "1 runs written", NULL);
+}
+
 static void run_python(const char *python, const char *script) {
     char *output = NULL;
     fl_write_file(fl_inside("script.py"), script, strlen(script));
@@ -77,9 +84,6 @@ static void test_texts_and_hashes_follow_the_stated_rules(void **state) {
     (void)state;
     const char *python = fl_python_with(__func__, "json,hashlib");
     run_and_export(__func__);
-    char arguments[2048];
-    snprintf(arguments, sizeof arguments, "export %s --lm-eval %s", fl_inside("out"), fl_inside("lm"));
-    fl_expect(0, arguments, "1 runs written", NULL);
     run_python(
         python,
         "import json, glob, hashlib\n"
@@ -120,7 +124,7 @@ static void test_texts_and_hashes_follow_the_stated_rules(void **state) {
 static void test_data_that_changed_or_went_leave_null_and_a_note(void **state) {
     (void)state;
     const char *python = fl_python_with(__func__, "json,glob");
-    run_and_export(__func__);
+    run_tasks(__func__);
     fl_write_text(fl_inside("piqa.jsonl"),
                   "{\"goal\": \"x\", \"sol1\": \"y\", \"sol2\": \"z\", \"label\": 0}\n");
     assert_int_equal(fl_shell(NULL, "rm %s", fl_inside("arc.jsonl")), 0);
@@ -142,9 +146,6 @@ static void test_samples_are_those_of_lm_evaluation_harness(void **state) {
     (void)state;
     const char *python = fl_python_with(__func__, "lm_eval,datasets");
     run_and_export(__func__);
-    char arguments[2048];
-    snprintf(arguments, sizeof arguments, "export %s --lm-eval %s", fl_inside("out"), fl_inside("lm"));
-    fl_expect(0, arguments, "1 runs written", NULL);
     run_python(
         python,
         "import json, glob, os, yaml, lm_eval, sys\n"
