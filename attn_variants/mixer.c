@@ -158,6 +158,12 @@ fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error) 
     return status;
 }
 
+bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other) {
+    const fl_variant *variant = mixer->plan.variant, *others = other->plan.variant;
+    return mixer->plan.exact && other->plan.exact && variant->cache_budget == 0 &&
+           others->cache_budget == 0 && variant->sinks == others->sinks && variant->window == others->window;
+}
+
 size_t fl_mixer_position(const fl_mixer *mixer) {
     return mixer->position;
 }

@@ -12,6 +12,7 @@
 #ifndef FL_ATTN_VARIANTS_MIXER_H
 #define FL_ATTN_VARIANTS_MIXER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,14 @@
 #include "harness/compute/compute.h"
 
 typedef struct fl_mixer fl_mixer;
+
+/* The softmax over the exact set, which mixers that agree (fl_mixer_shares_exact) have in common on the same queries, keys and
+ * values: the first call that is handed it fills it, the next ones read it. The arrays are the caller's. */
+typedef struct fl_exact_share {
+    bool filled;
+    float *output;       /* [T][H][D] */
+    float *log_sum_exp;  /* [T][H] */
+} fl_exact_share;
 
 typedef struct fl_mixer_call {
     size_t tokens;       /* T new tokens; their positions follow those already seen */
@@ -35,6 +44,7 @@ typedef struct fl_mixer_call {
     int32_t *written;    /* [Hkv][T] position written to the state at that step, -1 = none */
     float *gate;         /* [T][H][1 or D] every token's gate as the rule sees it (log a for most), when the rule takes one */
     float *beta;         /* [T][H] likewise */
+    fl_exact_share *exact; /* of exactly these tokens */
     fl_recurrence_mode mode; /* for tests; FL_RECURRENCE_AUTO otherwise */
 } fl_mixer_call;
 
@@ -45,6 +55,9 @@ void fl_mixer_destroy(fl_mixer *mixer);
 void fl_mixer_reset(fl_mixer *mixer); /* back to position 0 */
 
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error);
+
+/* Whether both have the same exact set at all times: equal sinks and window, no routed cache. */
+bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other);
 
 /* An independent copy of the timeline so far. */
 fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error);

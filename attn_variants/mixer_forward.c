@@ -232,11 +232,12 @@ fl_status fl_mixer_attention_call(const fl_mixer_block *block, fl_attention_call
 static fl_status attend(fl_mixer_block *block, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     bool by_mass = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
-    if (by_mass && plan->variant->merge != FL_MERGE_LOLCATS) return FL_OK; /* done while routing */
+    bool known = by_mass || block->exact_known; /* by_mass: done while routing */
+    if (known && plan->variant->merge != FL_MERGE_LOLCATS) return FL_OK;
     fl_attention_call call;
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(block, &call, &lifetimes, error));
-    if (!by_mass) plan->compute->ops->attention(plan->compute, &call);
+    if (!known) plan->compute->ops->attention(plan->compute, &call);
     if (plan->variant->merge == FL_MERGE_LOLCATS) {
         fl_exact_set_largest(plan->compute->threads, &call, block->scratch->largest);
     }
@@ -360,15 +361,25 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     if (call->tokens == 0) return FL_OK;
     fl_mixer_scratch scratch;
     bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
+    const fl_attention_shape *shape = &mixer->plan.shape;
+    size_t query_row = shape->query_heads * shape->head_dim;
+    fl_exact_share *share = call->exact;
+    assert(share == NULL || fl_mixer_shares_exact(mixer, mixer));
     FL_TRY(scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch, error));
     fl_status status = FL_OK;
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
+        if (share != NULL) {
+            scratch.exact = share->output + at * query_row;
+            scratch.log_sum_exp = share->log_sum_exp + at * shape->query_heads;
+        }
         fl_mixer_block block =
             block_of(mixer, call, &scratch, at, left < scratch.block ? left : scratch.block);
+        block.exact_known = share != NULL && share->filled;
         status = forward_block(&block, error);
         if (status == FL_OK) hand_over(&block, call, at);
     }
+    if (share != NULL && status == FL_OK) share->filled = true;
     fl_memory_free(scratch.memory);
     return status;
 }

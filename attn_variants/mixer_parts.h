@@ -69,6 +69,7 @@ typedef struct fl_mixer_block {
     const float *query, *key, *value, *input;
     float *output;
     bool wants_norm;
+    bool exact_known;           /* scratch->exact and log_sum_exp are filled already */
     fl_recurrence_mode mode;
     fl_write_rows stream;       /* T rows: what is written at each step */
     fl_write_rows unused;       /* a row a worker, for sinks, which are never written */

@@ -24,6 +24,8 @@ typedef struct {
     float *hidden;       /* [block][E] */
     fl_branch_log *log;  /* diagnostics; NULL when not wanted */
     float *trend_errors; /* beside evaluation's trend signals; NULL when not wanted */
+    fl_exact_share
+        *exact; /* one of the evaluation's, with the other runs that have this exact set; NULL: none has */
 } fl_mechanism_run;
 
 /* The whole evaluation. The text is worked off in blocks of at most FL_SESSION_BLOCK tokens: the frozen model
@@ -40,6 +42,8 @@ typedef struct {
     fl_text_totals totals;
     fl_mechanism_run *runs;
     size_t run_count;
+    fl_exact_share *shares; /* [share_count] */
+    size_t share_count;
     size_t block;                /* tokens that the buffers below hold */
     float *mix, *projected;      /* [block][H][D], [block][E]: of one mechanism */
     float *attention, *residual; /* [L][block][E]: the frozen model's */
@@ -148,6 +152,7 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
         .input = view->attention_input,
         .output = evaluation->mix,
         .state_norm = options->diagnostics ? evaluation->state_norm : NULL,
+        .exact = run->exact,
     };
     const fl_adapter adapter = fl_adapter_of(run->mechanism, view->layer);
     FL_TRY(adapt_inputs(evaluation, &adapter, view, &call, error));
@@ -213,6 +218,7 @@ static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_err
     double start = now();
     if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
     if (options->diagnostics) add_key_geometry(evaluation, view);
+    for (size_t i = 0; i < evaluation->share_count; i++) evaluation->shares[i].filled = false;
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         if (run->mixers == NULL) continue;
@@ -438,6 +444,40 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
     return fl_text_result_create(options, run->result, error);
 }
 
+/* A mixer whose exact set stands for those of the run's other layers; NULL: what they attend to is the run's
+ * alone. */
+static const fl_mixer *exact_of(const fl_evaluation *evaluation, const fl_mechanism_run *run) {
+    const fl_mixer *first = NULL;
+    for (size_t l = 0; l < evaluation->layers; l++) {
+        if (fl_adapter_of(run->mechanism, l).rank > 0) return NULL;
+        if (first == NULL) first = run->mixers[l];
+    }
+    return first;
+}
+
+static fl_status create_share(fl_evaluation *evaluation, fl_exact_share **out, fl_error *error) {
+    fl_exact_share *share = &evaluation->shares[evaluation->share_count++];
+    FL_TRY(FL_ALLOCATE(&share->output, evaluation->block * evaluation->mix_dim, error));
+    *out = share;
+    return FL_ALLOCATE(&share->log_sum_exp, evaluation->block * evaluation->heads, error);
+}
+
+static fl_status find_shares(fl_evaluation *evaluation, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(&evaluation->shares, evaluation->run_count, error));
+    for (size_t r = 1; r < evaluation->run_count && evaluation->runs[r].mixers != NULL; r++) {
+        fl_mechanism_run *run = &evaluation->runs[r];
+        const fl_mixer *own = exact_of(evaluation, run);
+        for (size_t o = 0; own != NULL && o < r && run->exact == NULL; o++) {
+            fl_mechanism_run *other = &evaluation->runs[o];
+            const fl_mixer *others = exact_of(evaluation, other);
+            if (others == NULL || !fl_mixer_shares_exact(own, others)) continue;
+            if (other->exact == NULL) FL_TRY(create_share(evaluation, &other->exact, error));
+            run->exact = other->exact;
+        }
+    }
+    return FL_OK;
+}
+
 static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
     FL_TRY(fl_rope_create(&evaluation->network->model->config, &evaluation->rope, error));
     const fl_text_evaluation_options *options = evaluation->options;
@@ -482,6 +522,11 @@ static void release(fl_evaluation *evaluation) {
     for (size_t l = 0; evaluation->geometry != NULL && l < evaluation->layers; l++) {
         fl_key_geometry_destroy(evaluation->geometry[l]);
     }
+    for (size_t i = 0; i < evaluation->share_count; i++) {
+        fl_memory_free(evaluation->shares[i].output);
+        fl_memory_free(evaluation->shares[i].log_sum_exp);
+    }
+    fl_memory_free(evaluation->shares);
     fl_memory_free(evaluation->geometry);
     fl_memory_free(evaluation->concentration);
     fl_memory_free(evaluation->residual_signal);
@@ -525,7 +570,7 @@ static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *me
         evaluation->runs[r].result = &results[r];
         FL_TRY(create_run(evaluation, &evaluation->runs[r], error));
     }
-    return FL_OK;
+    return find_shares(evaluation, error);
 }
 
 fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *sequences,

@@ -156,18 +156,28 @@ static void assert_equal_results(const fl_text_result *a, const fl_text_result *
     assert_true(a->cross_entropy == b->cross_entropy && a->kl == b->kl);
 }
 
+/* Most of these have their exact set in common with others, in all layers or in one, some not. */
 static void test_company_in_a_run_changes_no_number(void **state) {
     (void)state;
+    enum { COUNT = 8 };
+    static const char *const variants[COUNT] = {
+        "rule: none\nwindow: 4\n",
+        "rule: gla\nwindow: 4\nsinks: 1\nsoftmax_layers: [0]\nmerge: half\n",
+        "rule: none\nwindow: 3\nsinks: 2\nsoftmax_layers: [1]\n",
+        "rule: linear\nwindow: 0\nsinks: 0\nsoftmax_layers: [1]\n",
+        KDA,
+        "rule: hedgehog\nwindow: 4\nsinks: 1\nmerge: lolcats\n",
+        "rule: gla\nwindow: 4\nsinks: 1\nlora: {rank: 2}\n",
+        "rule: gla\nwindow: 4\nsinks: 1\ncache: {budget: 3, route: value_norm}\n",
+    };
     fl_bench bench = set_up(0.2f, NULL, NULL);
-    add_sequence(&bench, 120, 1);
+    add_sequence(&bench, LONGEST, 1);
     add_sequence(&bench, 33, 2);
-    fl_test_mechanism mechanisms[3] = {
-        fl_test_mechanism_create(&bench.network, "rule: none\nwindow: 4\n"),
-        fl_test_mechanism_create(&bench.network, KDA),
-        fl_test_mechanism_create(&bench.network, "rule: linear\nwindow: 0\nsinks: 0\nsoftmax_layers: [1]\n")};
-    fl_text_result alone[3], together[3];
-    evaluate(&bench, mechanisms, 3, &EVERYTHING, together);
-    for (size_t i = 0; i < 3; i++) {
+    fl_test_mechanism mechanisms[COUNT];
+    for (size_t i = 0; i < COUNT; i++) mechanisms[i] = fl_test_mechanism_create(&bench.network, variants[i]);
+    fl_text_result alone[COUNT], together[COUNT];
+    evaluate(&bench, mechanisms, COUNT, &EVERYTHING, together);
+    for (size_t i = 0; i < COUNT; i++) {
         evaluate(&bench, &mechanisms[i], 1, &EVERYTHING, &alone[i]);
         assert_equal_results(&alone[i], &together[i]);
         fl_text_result_release(&alone[i]);
