@@ -218,7 +218,7 @@ def measure_kernels(arguments, frostline, peer, table):
 
 def measure_mmlu(arguments, frostline, peer, table):
     """Each side once a turn: a turn of lm_eval alone takes minutes."""
-    flags = ["--rows", "tasks", "--mmlu", arguments.mmlu, "--questions", str(arguments.questions)]
+    flags = ["--rows", "tasks", "--rules", "softmax", "--shared-only", "--mmlu", arguments.mmlu, "--questions", str(arguments.questions)]
     flags += ["--subjects", arguments.subjects] if arguments.subjects else []
     case = "MMLU, 5 shots"
     for turn in range(arguments.rounds):

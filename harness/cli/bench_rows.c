@@ -205,6 +205,20 @@ const char *fl_bench_exact_set_name(bool exact_set) {
     return exact_set ? "8 + 56" : "none";
 }
 
+static size_t softmax_among(const fl_bench_names *rules) {
+    size_t found = 0;
+    for (size_t i = 0; i < rules->count; i++) found += strcmp(rules->names[i], "softmax") == 0;
+    return found;
+}
+
+bool fl_bench_wants_softmax(const fl_bench *bench) {
+    return softmax_among(&bench->settings->rules) > 0;
+}
+
+bool fl_bench_wants_linear(const fl_bench *bench) {
+    return softmax_among(&bench->settings->rules) < bench->settings->rules.count;
+}
+
 const char *fl_bench_one_rule(const fl_bench *bench) {
     const fl_bench_names *rules = &bench->settings->rules;
     const char *first = NULL;

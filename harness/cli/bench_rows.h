@@ -70,7 +70,8 @@ typedef struct fl_bench_settings {
     fl_bench_list threads, lengths, long_lengths;
     fl_bench_names rows, rules, subjects;
     size_t repeats, questions, patience; /* questions: of each subject; patience: seconds */
-    bool quick, processor_time; /* processor_time: of all threads together, in place of the wall clock */
+    bool quick, shared_only;
+    bool processor_time; /* of all threads together, in place of the wall clock */
 } fl_bench_settings;
 
 typedef struct fl_bench {
@@ -114,6 +115,9 @@ fl_status fl_bench_linearise(const fl_bench *bench, const char *yaml, fl_lineari
 fl_status fl_bench_linearise_rule(const fl_bench *bench, const char *rule, bool exact_set, fl_linearised *out,
                                   fl_error *error);
 const char *fl_bench_exact_set_name(bool exact_set);
+/* Whether the frozen model's own rows are asked for, and those of any rule beside it. */
+bool fl_bench_wants_softmax(const fl_bench *bench);
+bool fl_bench_wants_linear(const fl_bench *bench);
 /* The rule of groups that measure only one: kda when it is among those asked for, else the first that is
  * linear, else kda. */
 const char *fl_bench_one_rule(const fl_bench *bench);

@@ -71,15 +71,18 @@ static fl_status measure(fl_bench *bench, task_case *c, const char *rule, bool s
     return fl_bench_measure(bench, &row, run_subjects, c, kept, error);
 }
 
-static fl_status measure_all(fl_bench *bench, task_case *c, fl_error *error) {
+static fl_status measure_softmax(fl_bench *bench, task_case *c, fl_error *error) {
     fl_bench_row shared, alone;
-    fl_linearised linearised;
-    const char *rule = fl_bench_one_rule(bench);
-    FL_TRY(count_questions(c, error));
     FL_TRY(measure(bench, c, "softmax", true, &shared, error));
+    if (bench->settings->shared_only) return FL_OK;
     FL_TRY(measure(bench, c, "softmax", false, &alone, error));
     fl_bench_row row = {.group = "tasks", .name = "gain of sharing", .unit = "ratio"};
-    FL_TRY(fl_bench_derive(bench, &row, alone.minimum / shared.minimum, error));
+    return fl_bench_derive(bench, &row, alone.minimum / shared.minimum, error);
+}
+
+static fl_status measure_linear(fl_bench *bench, task_case *c, fl_error *error) {
+    fl_linearised linearised;
+    const char *rule = fl_bench_one_rule(bench);
     FL_TRY(fl_bench_linearise_rule(bench, rule, true, &linearised, error));
     c->mechanism = linearised.mechanism;
     fl_status status = measure(bench, c, rule, true, NULL, error);
@@ -91,7 +94,9 @@ fl_status fl_bench_tasks(fl_bench *bench, fl_error *error) {
     fl_tokenizer *tokenizer = NULL;
     FL_TRY(fl_workbench_tokenizer(bench->settings->model, &tokenizer, error));
     task_case c = {.bench = bench, .tokenizer = tokenizer};
-    fl_status status = measure_all(bench, &c, error);
+    fl_status status = count_questions(&c, error);
+    if (status == FL_OK && fl_bench_wants_softmax(bench)) status = measure_softmax(bench, &c, error);
+    if (status == FL_OK && fl_bench_wants_linear(bench)) status = measure_linear(bench, &c, error);
     fl_tokenizer_close(tokenizer);
     return status;
 }

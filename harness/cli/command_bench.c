@@ -290,6 +290,8 @@ static int run(const fl_command *command, int argc, char **argv) {
         {"--mmlu", "DIR", &settings.mmlu, NULL, NULL,
          "questions in MMLU's layout (default: datasets/questions)"},
         {"--subjects", "LIST", &lists.subjects, NULL, NULL, "of them (default: all)"},
+        {"--shared-only", NULL, NULL, NULL, &settings.shared_only,
+         "tasks: leave out the rows that run every request by itself, the slowest of all"},
         {"--questions", "N", NULL, &settings.questions, NULL, "of each subject (default: 10)"},
         {"--patience", "SECONDS", NULL, &settings.patience, NULL,
          "that a row goes on repeating for at most (default: 60)"},

@@ -13,7 +13,7 @@
 enum {
     FEW_TOKENS = 5,      /* up to here a weight row is used straight from memory, without packing */
     SOME_TOKENS = 64,    /* up to here our own product, which packs the weight only, is ahead of sgemm */
-    TILE_ROWS = 384,     /* at most as many weight rows make a tile of the output */
+    TILE_ROWS = 768,     /* at most as many weight rows make a tile of the output */
     TILE_TOKENS = 512,   /* and at most as many tokens */
     TILE_ALIGNMENT = 16, /* tiles are a multiple of as many rows */
     STREAM_ROWS = 64,    /* weight rows widened at a time */

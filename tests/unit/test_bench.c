@@ -199,6 +199,24 @@ static void test_without_a_model_the_machine_and_the_kernels_are_measured(void *
     cJSON_Delete(root);
 }
 
+static void test_task_rows_can_be_chosen(void **state) {
+    (void)state;
+    static const struct {
+        const char *flags;
+        size_t questions, gains;
+    } cases[] = {{"--rules softmax --shared-only", 1, 0}, {"--rules softmax", 2, 1}, {"--rules gla", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char arguments[TEXT_BYTES];
+        snprintf(arguments, sizeof arguments, "%s --quick --rows tasks %s --json %s", folder, cases[i].flags,
+                 inside("tasks.json"));
+        bench(0, "machine, ", arguments);
+        cJSON *root = read_json(inside("tasks.json"));
+        assert_int_equal(rows_of(root, "tasks", "mmlu"), cases[i].questions);
+        assert_int_equal(rows_of(root, "tasks", "gain of sharing"), cases[i].gains);
+        cJSON_Delete(root);
+    }
+}
+
 static void test_what_makes_no_sense_is_refused_by_name(void **state) {
     (void)state;
     char arguments[TEXT_BYTES];
@@ -226,6 +244,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_flops_are_those_of_the_work, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_a_model_the_machine_and_the_kernels_are_measured, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_task_rows_can_be_chosen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_makes_no_sense_is_refused_by_name, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
