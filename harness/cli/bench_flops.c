@@ -72,6 +72,8 @@ static double linearised_layer(const fl_mechanism *mechanism, size_t tokens) {
 double fl_bench_prefill_flops(const fl_network *network, const fl_mechanism *mechanism, size_t tokens) {
     const fl_model_config *config = &network->model->config;
     double flops = fl_bench_projection_flops(network, tokens) + fl_bench_logit_flops(network, 1);
+    double after_mixing = (double)(config->query_heads * config->head_dim + 3 * config->mlp_dim);
+    flops -= 2.0 * (double)(tokens - 1) * (double)config->model_dim * after_mixing;
     for (size_t l = 0; l < config->layers; l++) {
         bool softmax = mechanism == NULL || fl_variant_layer_is_softmax(mechanism->variant, l);
         size_t window = config->sliding_window[l] != 0 ? config->sliding_window[l] : SIZE_MAX;

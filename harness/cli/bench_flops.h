@@ -32,7 +32,8 @@ double fl_bench_softmax_flops(const fl_attention_shape *shape, double pairs);
 double fl_bench_pairs(size_t tokens, size_t sinks, size_t window);
 double fl_bench_recurrence_flops(fl_transition transition, size_t heads, size_t steps, size_t key_dim,
                                  size_t value_dim);
-/* A pass over `tokens` tokens with logits of the last: the frozen model's (mechanism NULL) or a variant's. */
+/* A pass over `tokens` tokens with logits of the last, for which alone the last layer goes on after its
+ * mixing: the frozen model's (mechanism NULL) or a variant's. */
 double fl_bench_prefill_flops(const fl_network *network, const fl_mechanism *mechanism, size_t tokens);
 
 #endif

@@ -9,7 +9,7 @@ fl_status fl_bench_prefill_create(const fl_bench *bench, const fl_mechanism *mec
     fl_status status = FL_OK;
     *out = (fl_bench_prefill){.bench = bench, .tokens = tokens};
     FL_TRY_DONE(status, fl_bench_ids(bench, tokens, &out->ids, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->hidden, FL_SESSION_BLOCK * config->model_dim, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->hidden, config->model_dim, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, config->vocabulary, error));
     FL_TRY_DONE(status, fl_session_create(bench->work.network, mechanism, &out->session, error));
 done:
@@ -27,13 +27,11 @@ void fl_bench_prefill_release(fl_bench_prefill *prefill) {
 
 static fl_status read_prompt(void *context, fl_error *error) {
     fl_bench_prefill *p = context;
-    size_t width = p->bench->work.model->config.model_dim;
-    size_t before = (p->tokens - 1) / FL_SESSION_BLOCK * FL_SESSION_BLOCK, last = p->tokens - before;
+    const size_t last = p->tokens - 1;
     fl_session_reset(p->session);
     FL_TRY(fl_session_expect_length(p->session, p->tokens, error));
-    FL_TRY(fl_session_forward(p->session, p->ids, before, NULL, NULL, NULL, error));
-    FL_TRY(fl_session_forward(p->session, p->ids + before, last, NULL, p->hidden, NULL, error));
-    fl_network_logits(p->bench->work.network, 1, p->hidden + (last - 1) * width, p->logits);
+    FL_TRY(fl_session_forward_rows(p->session, p->ids, p->tokens, &last, 1, p->hidden, error));
+    fl_network_logits(p->bench->work.network, 1, p->hidden, p->logits);
     return FL_OK;
 }
 

@@ -10,7 +10,7 @@ typedef struct fl_bench_prefill {
     fl_session *session;
     size_t tokens;
     int32_t *ids;  /* [T] */
-    float *hidden; /* of the last block only, so that memory does not grow with T */
+    float *hidden; /* [E] of the last token */
     float *logits; /* [V] */
 } fl_bench_prefill;
 

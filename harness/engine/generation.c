@@ -6,37 +6,29 @@
 #include "harness/base/random.h"
 
 typedef struct generation_work {
-    float *hidden, *logits; /* [FL_SESSION_BLOCK][E], [V] */
+    float *hidden, *logits; /* [E], [V] */
 } generation_work;
 
-/* Reads the prompt block by block; *last = its last row. */
-static fl_status read_prompt(fl_session *session, const fl_network *network, const int32_t *prompt,
-                             size_t tokens, float *hidden, const float **last, fl_error *error) {
-    size_t read = 0, block = 0;
-    while (read < tokens) {
-        block = tokens - read < FL_SESSION_BLOCK ? tokens - read : FL_SESSION_BLOCK;
-        FL_TRY(fl_session_forward(session, prompt + read, block, NULL, hidden, NULL, error));
-        read += block;
-    }
-    *last = hidden + (block - 1) * network->model->config.model_dim;
-    return FL_OK;
+/* hidden [E] = the final state of the prompt's last token. */
+static fl_status read_prompt(fl_session *session, const int32_t *prompt, size_t tokens, float *hidden,
+                             fl_error *error) {
+    const size_t last = tokens - 1;
+    return fl_session_forward_rows(session, prompt, tokens, &last, 1, hidden, error);
 }
 
 static fl_status generate(fl_session *session, const fl_network *network, const int32_t *prompt,
                           size_t tokens, size_t most, int32_t stop, generation_work *work, fl_generation *out,
                           fl_error *error) {
     const size_t vocabulary = network->model->config.vocabulary;
-    const float *last = NULL;
-    FL_TRY(read_prompt(session, network, prompt, tokens, work->hidden, &last, error));
+    FL_TRY(read_prompt(session, prompt, tokens, work->hidden, error));
     while (out->count < most) {
-        fl_network_logits(network, 1, last, work->logits);
+        fl_network_logits(network, 1, work->hidden, work->logits);
         const int32_t next = (int32_t)fl_logits_best(work->logits, vocabulary);
         if (next == stop) break;
         out->ids[out->count++] = next;
         out->reached += fl_session_tokens_written(session) > 0;
         if (out->count == most) break;
         FL_TRY(fl_session_forward(session, &next, 1, NULL, work->hidden, NULL, error));
-        last = work->hidden;
     }
     return FL_OK;
 }
@@ -48,7 +40,7 @@ fl_status fl_generate_greedy(fl_session *session, const fl_network *network, con
     const fl_model_config *config = &network->model->config;
     generation_work work = {0};
     fl_status status;
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.hidden, FL_SESSION_BLOCK * config->model_dim, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&work.hidden, config->model_dim, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.logits, config->vocabulary, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->ids, most, error));
     status = generate(session, network, prompt, tokens, most, stop, &work, out, error);
@@ -82,7 +74,7 @@ typedef struct {
     fl_session *prompt; /* after the prompt: where every document starts */
     fl_lane lanes[FL_GENERATION_BATCH];
     size_t lane_count;
-    float *hidden;                  /* [FL_GENERATION_BATCH][E], at least [FL_SESSION_BLOCK][E] */
+    float *hidden;                  /* [FL_GENERATION_BATCH][E] */
     float *logits, *start_logits;   /* [FL_GENERATION_BATCH][V], [V] */
     fl_sampling_candidate *scratch; /* [workers][V] */
 } fl_sampler;
@@ -195,18 +187,16 @@ static fl_status prepare(fl_sampler *sampler, const fl_mechanism *mechanism, siz
     const fl_network *network = sampler->network;
     const fl_generation_options *options = sampler->options;
     const fl_model_config *config = &network->model->config;
-    const float *last = NULL;
     size_t scratch = fl_threads_count(network->compute->threads) * config->vocabulary;
-    FL_TRY(FL_ALLOCATE(&sampler->hidden, FL_SESSION_BLOCK * config->model_dim, error));
+    FL_TRY(FL_ALLOCATE(&sampler->hidden, FL_GENERATION_BATCH * config->model_dim, error));
     FL_TRY(FL_ALLOCATE(&sampler->logits, lanes * config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->start_logits, config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->scratch, scratch, error));
     FL_TRY(fl_session_create(network, mechanism, &sampler->prompt, error));
     for (size_t i = 0; i < lanes; i++)
         FL_TRY(fl_session_create(network, mechanism, &sampler->lanes[i].session, error));
-    FL_TRY(read_prompt(sampler->prompt, network, options->prompt, options->prompt_tokens, sampler->hidden,
-                       &last, error));
-    fl_network_logits(network, 1, last, sampler->start_logits);
+    FL_TRY(read_prompt(sampler->prompt, options->prompt, options->prompt_tokens, sampler->hidden, error));
+    fl_network_logits(network, 1, sampler->hidden, sampler->start_logits);
     return FL_OK;
 }
 

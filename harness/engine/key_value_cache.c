@@ -98,6 +98,10 @@ fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, co
     return FL_OK;
 }
 
+void fl_key_value_cache_take_back(fl_key_value_cache *cache, size_t tokens) {
+    cache->count -= tokens;
+}
+
 fl_status fl_key_value_cache_copy(fl_key_value_cache *cache, const fl_key_value_cache *source,
                                   fl_error *error) {
     fl_key_value_cache_clear(cache);

@@ -28,6 +28,9 @@ fl_status fl_key_value_cache_reserve(fl_key_value_cache *cache, size_t tokens, f
 fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, const float *key, const float *value,
                                     size_t *past, fl_error *error);
 
+/* Takes the last `tokens` rows away again, which the latest append added. */
+void fl_key_value_cache_take_back(fl_key_value_cache *cache, size_t tokens);
+
 /* Makes *cache hold the live rows of *source (same shape and window), allocating only when it has less capacity. */
 fl_status fl_key_value_cache_copy(fl_key_value_cache *cache, const fl_key_value_cache *source, fl_error *error);
 

@@ -10,6 +10,7 @@
 typedef struct {
     fl_key_value_cache cache; /* softmax layers */
     fl_mixer *mixer;          /* linearised layers; NULL in softmax layers */
+    fl_mixer *branch;         /* a continuation of it that is not kept; NULL until there is one */
 } fl_session_layer;
 
 struct fl_session {
@@ -78,6 +79,7 @@ void fl_session_destroy(fl_session *session) {
     for (size_t l = 0; session->layers != NULL && l < config_of(session)->layers; l++) {
         fl_key_value_cache_release(&session->layers[l].cache);
         fl_mixer_destroy(session->layers[l].mixer);
+        fl_mixer_destroy(session->layers[l].branch);
     }
     fl_memory_free(session->layers);
     fl_memory_free(session->index);
@@ -157,9 +159,7 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, con
     return FL_OK;
 }
 
-static fl_status mix(fl_session *session, size_t layer, const fl_rows *rows, fl_error *error) {
-    fl_session_layer *state = &session->layers[layer];
-    if (state->mixer == NULL) return mix_softmax(session, &state->cache, rows, error);
+static fl_status mix_linear(fl_mixer *mixer, const fl_rows *rows, fl_error *error) {
     const fl_mixer_call call = {
         .tokens = rows->tokens,
         .query = rows->query,
@@ -168,10 +168,74 @@ static fl_status mix(fl_session *session, size_t layer, const fl_rows *rows, fl_
         .input = rows->attention_input,
         .output = rows->mix,
     };
-    return fl_mixer_forward(state->mixer, &call, error);
+    return fl_mixer_forward(mixer, &call, error);
+}
+
+static fl_status mix(fl_session *session, size_t layer, const fl_rows *rows, fl_error *error) {
+    fl_session_layer *state = &session->layers[layer];
+    return state->mixer == NULL ? mix_softmax(session, &state->cache, rows, error)
+                                : mix_linear(state->mixer, rows, error);
+}
+
+/* The same, leaving the layer as it was. *written: tokens its state would have received, SIZE_MAX without
+ * one. */
+static fl_status mix_branch(fl_session *session, size_t layer, const fl_rows *rows, size_t *written,
+                            fl_error *error) {
+    fl_session_layer *state = &session->layers[layer];
+    *written = SIZE_MAX;
+    if (state->mixer == NULL) {
+        FL_TRY(mix_softmax(session, &state->cache, rows, error));
+        fl_key_value_cache_take_back(&state->cache, rows->tokens);
+        return FL_OK;
+    }
+    if (state->branch == NULL) {
+        FL_TRY(fl_mixer_fork(state->mixer, &state->branch, error));
+    } else {
+        FL_TRY(fl_mixer_copy(state->branch, state->mixer, error));
+    }
+    FL_TRY(mix_linear(state->branch, rows, error));
+    *written = fl_mixer_tokens_written(state->branch);
+    return FL_OK;
+}
+
+/* Tokens of a block whose final states are wanted: number `first` of its call is the block's first. */
+typedef struct {
+    const size_t *rows;
+    size_t first, count;
+} fl_wanted_rows;
+
+/* Moves their mix and stream to the front. */
+static void gather(fl_session *session, const fl_wanted_rows *wanted) {
+    const fl_model_config *config = config_of(session);
+    size_t mix = config->query_heads * config->head_dim, width = config->model_dim;
+    for (size_t i = 0; i < wanted->count; i++) {
+        size_t from = wanted->rows[i] - wanted->first;
+        memmove(session->block.mix + i * mix, session->block.mix + from * mix, mix * sizeof(float));
+        memmove(session->stream + i * width, session->stream + from * width, width * sizeof(float));
+    }
+}
+
+/* After mixing: the rest of the layer, and after the last one of the model, into hidden (NULL: not wanted).
+ * wanted NULL: all tokens. */
+static void finish_layer(fl_session *session, size_t layer, const fl_adapter *adapter, size_t tokens,
+                         const fl_wanted_rows *wanted, float *hidden) {
+    const fl_network *network = session->network;
+    const fl_model_config *config = config_of(session);
+    bool last = layer + 1 == config->layers;
+    if (last && wanted != NULL) {
+        gather(session, wanted);
+        tokens = wanted->count;
+    }
+    if (tokens == 0) return;
+    fl_block_attention_output(network, layer, adapter, tokens, session->stream, &session->block);
+    fl_block_feed_forward(network, layer, tokens, session->stream, &session->block);
+    if (!last || hidden == NULL) return;
+    network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, session->stream,
+                                    network->final_norm, config->norm_epsilon, hidden);
 }
 
 static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens, size_t first,
+                               const fl_wanted_rows *wanted, float *hidden,
                                const fl_session_observer *observer, fl_error *error) {
     const fl_network *network = session->network;
     fl_block *block = &session->block;
@@ -179,8 +243,7 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
     fl_block_project(network, layer, &session->rope, &adapter, tokens, first, session->stream, block);
     const fl_rows rows = rows_from(session, block, 0, tokens);
     FL_TRY(mix(session, layer, &rows, error));
-    fl_block_attention_output(network, layer, &adapter, tokens, session->stream, block);
-    fl_block_feed_forward(network, layer, tokens, session->stream, block);
+    finish_layer(session, layer, &adapter, tokens, wanted, hidden);
     if (observer == NULL || observer->layer == NULL) return FL_OK;
     fl_layer_view view = {
         .layer = layer,
@@ -199,7 +262,8 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
 }
 
 static fl_status forward_block(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
-                               float *hidden, const fl_session_observer *observer, fl_error *error) {
+                               const fl_wanted_rows *wanted, float *hidden,
+                               const fl_session_observer *observer, fl_error *error) {
     const fl_network *network = session->network;
     const fl_model_config *config = config_of(session);
     fl_compute *compute = network->compute;
@@ -208,11 +272,7 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
     if (embedding != NULL) memcpy(embedding, session->stream, floats * sizeof(float));
     for (size_t l = 0; l < config->layers; l++) {
-        FL_TRY(forward_layer(session, l, tokens, session->position, observer, error));
-    }
-    if (hidden != NULL) {
-        compute->ops->rms_norm(compute, tokens, config->model_dim, session->stream, network->final_norm,
-                               config->norm_epsilon, hidden);
+        FL_TRY(forward_layer(session, l, tokens, session->position, wanted, hidden, observer, error));
     }
     session->position += tokens;
     return FL_OK;
@@ -242,15 +302,37 @@ static void set_rope_length(fl_session *session, size_t tokens) {
     fl_rope_set_length(&session->rope, config_of(session), length);
 }
 
+fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
+                                  size_t row_count, float *hidden, fl_error *error) {
+    FL_TRY(check_call(session, ids, tokens, error));
+    set_rope_length(session, tokens);
+    size_t taken = 0;
+    for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
+        size_t block = tokens - done < FL_SESSION_BLOCK ? tokens - done : FL_SESSION_BLOCK;
+        fl_wanted_rows wanted = {row_count > 0 ? rows + taken : NULL, done, 0};
+        while (taken + wanted.count < row_count && wanted.rows[wanted.count] < done + block) wanted.count++;
+        float *to = wanted.count > 0 ? hidden + taken * config_of(session)->model_dim : NULL;
+        fl_status status = forward_block(session, ids + done, block, NULL, &wanted, to, NULL, error);
+        if (status != FL_OK) {
+            session->broken = true;
+            return status;
+        }
+        taken += wanted.count;
+    }
+    assert(taken == row_count);
+    return FL_OK;
+}
+
 fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
                              float *hidden, const fl_session_observer *observer, fl_error *error) {
     FL_TRY(check_call(session, ids, tokens, error));
     set_rope_length(session, tokens);
     size_t width = config_of(session)->model_dim;
+    const fl_wanted_rows none = {0}, *wanted = hidden == NULL && observer == NULL ? &none : NULL;
     for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
         size_t block = tokens - done < FL_SESSION_BLOCK ? tokens - done : FL_SESSION_BLOCK;
         fl_status status =
-            forward_block(session, ids + done, block, embedding ? embedding + done * width : NULL,
+            forward_block(session, ids + done, block, embedding ? embedding + done * width : NULL, wanted,
                           hidden ? hidden + done * width : NULL, observer, error);
         if (status != FL_OK) {
             session->broken = true;
@@ -258,6 +340,50 @@ fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tok
         }
     }
     return FL_OK;
+}
+
+static fl_status forward_branches_layer(fl_session *session, const fl_session_branches *branches,
+                                        size_t layer, size_t tokens, fl_error *error) {
+    const fl_network *network = session->network;
+    const fl_model_config *config = config_of(session);
+    const fl_adapter adapter = fl_adapter_of(session->mechanism, layer);
+    fl_block *block = &session->block;
+    size_t queries = config->query_heads * config->head_dim, keys = config->kv_heads * config->head_dim;
+    fl_block_project(network, layer, NULL, &adapter, tokens, 0, session->stream, block);
+    for (size_t i = 0, at = 0; i < branches->count; at += branches->tokens[i++]) {
+        size_t written, count = branches->tokens[i];
+        set_rope_length(session, count);
+        fl_block_rotate(network, &session->rope, count, session->position, block->query + at * queries,
+                        block->key + at * keys);
+        const fl_rows rows = rows_from(session, block, at, count);
+        FL_TRY(mix_branch(session, layer, &rows, &written, error));
+        if (written < branches->written[i]) branches->written[i] = written;
+    }
+    const fl_wanted_rows wanted = {branches->rows, 0, branches->row_count};
+    finish_layer(session, layer, &adapter, tokens, &wanted, branches->hidden);
+    return FL_OK;
+}
+
+fl_status fl_session_forward_branches(fl_session *session, const fl_session_branches *branches,
+                                      fl_error *error) {
+    const fl_network *network = session->network;
+    fl_status status = FL_OK;
+    size_t tokens = 0;
+    for (size_t i = 0; i < branches->count; i++) {
+        tokens += branches->tokens[i];
+        branches->written[i] = SIZE_MAX;
+    }
+    assert(tokens <= FL_SESSION_BLOCK);
+    FL_TRY(check_call(session, branches->ids, tokens, error));
+    FL_TRY(reserve_activations(session, tokens, error));
+    network->compute->ops->embed(network->compute, network->embedding, tokens, branches->ids,
+                                 session->stream);
+    for (size_t l = 0; status == FL_OK && l < config_of(session)->layers; l++)
+        status = forward_branches_layer(session, branches, l, tokens, error);
+    session->broken = status != FL_OK;
+    for (size_t i = 0; i < branches->count; i++)
+        if (branches->written[i] == SIZE_MAX) branches->written[i] = 0;
+    return status;
 }
 
 /* One layer for one row of each session; activations lie in the first session's block. */

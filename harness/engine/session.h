@@ -57,9 +57,33 @@ void fl_session_reset(fl_session *session);
 fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
                              float *hidden, const fl_session_observer *observer, fl_error *error);
 
-/* One further token of each of `count` sessions of one network and mechanism: their rows go through the linear layers together,
- * each mixes over its own past. ids [count], hidden [count][E]. Equal, up to rounding, to `count` calls of
- * fl_session_forward with one token. No session may be in the list twice. A failure leaves all of them to be reset. */
+/* The same, but hidden [row_count][E] has the final states of tokens rows[0] < rows[1] < ... of the call
+ * only: the last layer is not worked out for the others. */
+fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
+                                  size_t row_count, float *hidden, fl_error *error);
+
+/* Continuations of one timeline that are not kept. */
+typedef struct fl_session_branches {
+    size_t count;
+    const size_t *tokens; /* [count], each at least 1, together at most FL_SESSION_BLOCK */
+    const int32_t *ids;   /* those of the branches one after the other */
+    size_t row_count;
+    const size_t *rows; /* [row_count] tokens, counted through all branches, whose final states are wanted;
+                           ascending */
+    float *hidden;      /* [row_count][E] */
+    size_t *written;    /* [count] fl_session_tokens_written at the end of each branch */
+} fl_session_branches;
+
+/* Each branch goes on from where the session stands and sees nothing of the others; their tokens go through
+ * the linear layers together. The session is as before afterwards. Equal, up to rounding, to a fork for each.
+ * A failure leaves the session to be reset. */
+fl_status fl_session_forward_branches(fl_session *session, const fl_session_branches *branches,
+                                      fl_error *error);
+
+/* One further token of each of `count` sessions of one network and mechanism: their rows go through the
+ * linear layers together, each mixes over its own past. ids [count], hidden [count][E]. Equal, up to
+ * rounding, to `count` calls of fl_session_forward with one token. No session may be in the list twice. A
+ * failure leaves all of them to be reset. */
 fl_status fl_session_forward_batch(fl_session *const *sessions, size_t count, const int32_t *ids,
                                    float *hidden, fl_error *error);
 

@@ -10,7 +10,7 @@
 #include "harness/base/threads.h"
 #include "harness/engine/session.h"
 
-enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 32 };
+enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, MOST_PIECES = 64, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 32 };
 
 /* One request after the cut: `inputs` tokens are read, the last `scored` rows of them predict the
  * continuation. */
@@ -134,6 +134,13 @@ typedef struct score_frame {
     fl_session *session;
 } score_frame;
 
+/* Inputs start .. start + tokens - 1 of requests lo .. hi - 1, which all of them share: rows `at`, at + 1,
+ * ... of one forward pass. */
+typedef struct score_piece {
+    size_t lo, hi, start, tokens, at;
+    size_t reached_from; /* the first position whose context has reached the state */
+} score_piece;
+
 typedef struct score_work {
     const fl_score_plan *plan;
     const fl_network *network;
@@ -141,11 +148,14 @@ typedef struct score_work {
     fl_score *scores;
     fl_score_counts counts;
     int32_t *ids;             /* [SEGMENT_TOKENS] */
-    float *hidden;            /* [SEGMENT_TOKENS][E] */
-    float *gathered, *logits; /* [HEAD_ROWS][E], [HEAD_ROWS][V] */
+    size_t piece_count;       /* of the current pass */
+    score_piece *pieces;      /* [MOST_PIECES] */
+    size_t wanted_count;      /* rows of the pass that predict a scored token */
+    size_t *wanted;           /* [SEGMENT_TOKENS] */
+    size_t *place_of;         /* [SEGMENT_TOKENS] place of a row among them + 1, or 0 */
+    float *hidden;            /* [SEGMENT_TOKENS][E] of the wanted rows */
+    float *logits;            /* [HEAD_ROWS][V] */
     fl_log_softmax_row *rows; /* [HEAD_ROWS] */
-    size_t *row_of;           /* [SEGMENT_TOKENS] row of the current head block + 1, or 0 */
-    bool *wanted;             /* [SEGMENT_TOKENS] */
     score_frame *frames;
     size_t frame_count, frame_capacity;
     fl_session **spare;
@@ -159,21 +169,41 @@ static size_t first_scored(const score_sequence *sequence) {
     return sequence->inputs - sequence->scored;
 }
 
-/* Marks the rows of [start, start + tokens) that predict a scored token of requests lo .. hi - 1; how many.
- */
-static size_t mark_wanted(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens) {
-    size_t marked = 0;
-    memset(work->wanted, 0, tokens * sizeof *work->wanted);
-    for (size_t i = lo; i < hi; i++) {
-        const score_sequence *sequence = &work->plan->sequences[i];
-        const size_t from = first_scored(sequence) > start ? first_scored(sequence) : start;
-        const size_t to = sequence->inputs < start + tokens ? sequence->inputs : start + tokens;
-        for (size_t p = from; p < to; p++) {
-            marked += !work->wanted[p - start];
-            work->wanted[p - start] = true;
+/* Positions of the piece that predict a scored token of the request. */
+static void scored_range(const score_piece *piece, const score_sequence *sequence, size_t *from, size_t *to) {
+    const size_t first = first_scored(sequence), end = piece->start + piece->tokens;
+    *from = first > piece->start ? first : piece->start;
+    *to = sequence->inputs < end ? sequence->inputs : end;
+}
+
+/* Adds a piece to the pass: its ids, and where its rows lie. */
+static void add_piece(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens) {
+    const score_piece *before = work->piece_count > 0 ? &work->pieces[work->piece_count - 1] : NULL;
+    const size_t at = before != NULL ? before->at + before->tokens : 0;
+    work->pieces[work->piece_count++] =
+        (score_piece){.lo = lo, .hi = hi, .start = start, .tokens = tokens, .at = at};
+    for (size_t i = 0; i < tokens; i++) work->ids[at + i] = token_at(&work->plan->sequences[lo], start + i);
+    work->counts.computed_tokens += tokens;
+}
+
+/* The rows of the pass that the head is needed for. */
+static void find_wanted(score_work *work) {
+    work->wanted_count = 0;
+    memset(work->place_of, 0, SEGMENT_TOKENS * sizeof *work->place_of);
+    for (size_t k = 0; k < work->piece_count; k++) {
+        const score_piece *piece = &work->pieces[k];
+        for (size_t i = piece->lo; i < piece->hi; i++) {
+            size_t from, to;
+            scored_range(piece, &work->plan->sequences[i], &from, &to);
+            for (size_t p = from; p < to; p++) work->place_of[piece->at + p - piece->start] = 1;
+        }
+        for (size_t row = piece->at; row < piece->at + piece->tokens; row++) {
+            if (work->place_of[row] == 0) continue;
+            work->wanted[work->wanted_count++] = row;
+            work->place_of[row] = work->wanted_count;
         }
     }
-    return marked;
+    work->counts.head_rows += work->wanted_count;
 }
 
 static void normalise_row(void *context, size_t row, size_t worker) {
@@ -183,66 +213,78 @@ static void normalise_row(void *context, size_t row, size_t worker) {
     work->rows[row] = fl_log_softmax_of(work->logits + row * vocabulary, vocabulary, work->plan->precision);
 }
 
-/* Adds what the current block of rows says to every request that scores one of them. */
-static void credit_rows(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens,
-                        size_t reached_from) {
+/* Adds what wanted rows first .. first + count - 1, whose logits are there, say to every request that scores
+ * one of them. */
+static void credit_rows(score_work *work, const score_piece *piece, size_t first, size_t count) {
     const size_t vocabulary = work->network->model->config.vocabulary;
-    for (size_t i = lo; i < hi; i++) {
+    for (size_t i = piece->lo; i < piece->hi; i++) {
         const score_sequence *sequence = &work->plan->sequences[i];
         fl_score *score = &work->scores[sequence->index];
-        const size_t from = first_scored(sequence) > start ? first_scored(sequence) : start;
-        const size_t to = sequence->inputs < start + tokens ? sequence->inputs : start + tokens;
+        size_t from, to;
+        scored_range(piece, sequence, &from, &to);
         for (size_t p = from; p < to; p++) {
-            if (work->row_of[p - start] == 0) continue;
-            const size_t row = work->row_of[p - start] - 1;
-            const size_t target = (size_t)token_at(sequence, p + 1);
+            const size_t place = work->place_of[piece->at + p - piece->start] - 1;
+            if (place < first || place >= first + count) continue;
+            const size_t row = place - first, target = (size_t)token_at(sequence, p + 1);
             const double value =
                 (double)work->logits[row * vocabulary + target] - work->rows[row].log_sum_exp;
             score->log_likelihood += value;
             score->square_sum += value * value;
             score->greedy = score->greedy && work->rows[row].best == target;
             score->tokens++;
-            score->reached += p >= reached_from;
+            score->reached += p >= piece->reached_from;
         }
     }
 }
 
-/* Puts the wanted rows of the segment through the head, HEAD_ROWS at a time. */
-static void score_segment(score_work *work, size_t lo, size_t hi, size_t start, size_t tokens,
-                          size_t reached_from) {
+/* Puts the wanted rows of the pass through the head, HEAD_ROWS at a time. */
+static void score_pass(score_work *work) {
     const size_t width = work->network->model->config.model_dim;
-    size_t left = mark_wanted(work, lo, hi, start, tokens), at = 0;
-    work->counts.head_rows += left;
-    while (left > 0) {
-        size_t rows = 0;
-        memset(work->row_of, 0, tokens * sizeof *work->row_of);
-        for (; rows < HEAD_ROWS && at < tokens; at++) {
-            if (!work->wanted[at]) continue;
-            memcpy(work->gathered + rows * width, work->hidden + at * width, width * sizeof(float));
-            work->row_of[at] = ++rows;
-        }
-        fl_network_logits(work->network, rows, work->gathered, work->logits);
+    for (size_t first = 0; first < work->wanted_count; first += HEAD_ROWS) {
+        const size_t left = work->wanted_count - first, rows = left < HEAD_ROWS ? left : HEAD_ROWS;
+        fl_network_logits(work->network, rows, work->hidden + first * width, work->logits);
         fl_threads_for(work->network->compute->threads, rows, normalise_row, work);
-        credit_rows(work, lo, hi, start, tokens, reached_from);
-        left -= rows;
+        for (size_t k = 0; k < work->piece_count; k++) credit_rows(work, &work->pieces[k], first, rows);
     }
+    work->piece_count = 0;
+}
+
+/* Once the state is being written, every step writes one token: so the first step that did is known. */
+static void set_reached(score_piece *piece, size_t written) {
+    piece->reached_from = written == 0 ? SIZE_MAX : piece->start + piece->tokens - written;
 }
 
 /* The session reads inputs from .. to - 1 of the first request of the range, which all of them share. */
 static fl_status read_shared(score_work *work, fl_session *session, size_t lo, size_t hi, size_t from,
                              size_t to, fl_error *error) {
-    const score_sequence *sequence = &work->plan->sequences[lo];
     for (size_t start = from; start < to;) {
         const size_t tokens = to - start < SEGMENT_TOKENS ? to - start : SEGMENT_TOKENS;
-        for (size_t i = 0; i < tokens; i++) work->ids[i] = token_at(sequence, start + i);
-        FL_TRY(fl_session_forward(session, work->ids, tokens, NULL, work->hidden, NULL, error));
-        work->counts.computed_tokens += tokens;
-        /* Once the state is being written, every step writes one token: so the first step that did is known.
-         */
-        const size_t written = fl_session_tokens_written(session);
-        score_segment(work, lo, hi, start, tokens, written == 0 ? SIZE_MAX : start + tokens - written);
+        add_piece(work, lo, hi, start, tokens);
+        find_wanted(work);
+        FL_TRY(fl_session_forward_rows(session, work->ids, tokens, work->wanted, work->wanted_count,
+                                       work->hidden, error));
+        set_reached(&work->pieces[0], fl_session_tokens_written(session));
+        score_pass(work);
         start += tokens;
     }
+    return FL_OK;
+}
+
+/* The pieces go on from where the session stands, side by side, and leave it there. */
+static fl_status read_branches(score_work *work, fl_session *session, fl_error *error) {
+    size_t tokens[MOST_PIECES], written[MOST_PIECES];
+    find_wanted(work);
+    for (size_t k = 0; k < work->piece_count; k++) tokens[k] = work->pieces[k].tokens;
+    const fl_session_branches branches = {.count = work->piece_count,
+                                          .tokens = tokens,
+                                          .ids = work->ids,
+                                          .row_count = work->wanted_count,
+                                          .rows = work->wanted,
+                                          .hidden = work->hidden,
+                                          .written = written};
+    FL_TRY(fl_session_forward_branches(session, &branches, error));
+    for (size_t k = 0; k < work->piece_count; k++) set_reached(&work->pieces[k], written[k]);
+    score_pass(work);
     return FL_OK;
 }
 
@@ -322,8 +364,25 @@ static fl_status open_frame(score_work *work, size_t lo, size_t hi, size_t depth
     return FL_OK;
 }
 
+/* Groups of the frame from the next one on that do not part any more, as many as fit one pass, become its
+ * pieces: most questions end in such a group each, too short by itself to keep the products busy. */
+static void collect_last_groups(score_work *work, score_frame *frame, size_t common) {
+    const fl_score_plan *plan = work->plan;
+    size_t total = 0;
+    while (frame->next < frame->hi && work->piece_count < MOST_PIECES) {
+        const size_t lo = frame->next, end = group_end(plan, lo, frame->hi, common);
+        const size_t inputs = plan->sequences[lo].inputs, tokens = inputs - frame->depth;
+        if (plan->sequences[end - 1].inputs != inputs || shortest_common(plan, lo, end) != inputs) return;
+        if (total + tokens > SEGMENT_TOKENS) return;
+        add_piece(work, lo, end, frame->depth, tokens);
+        total += tokens;
+        frame->next = end;
+    }
+}
+
 /* The next group of the top frame gets a frame of its own, or the frame is done. */
 static fl_status advance(score_work *work, fl_error *error) {
+    const fl_score_plan *plan = work->plan;
     score_frame *top = &work->frames[work->frame_count - 1];
     if (top->next == top->hi) {
         pop_frame(work);
@@ -332,7 +391,15 @@ static fl_status advance(score_work *work, fl_error *error) {
     const size_t lo = top->next, depth = top->depth;
     /* Where nothing was read, the whole range still agrees for a few tokens: the groups part at
      * shortest_common. */
-    const size_t end = group_end(work->plan, lo, top->hi, shortest_common(work->plan, top->lo, top->hi));
+    const size_t common = shortest_common(plan, top->lo, top->hi);
+    collect_last_groups(work, top, common);
+    if (work->piece_count > 0) {
+        FL_TRY(read_branches(work, top->session, error));
+        work->finished += top->next - lo;
+        fl_progress_report(work->progress, work->stage, work->finished, plan->count);
+        return FL_OK;
+    }
+    const size_t end = group_end(plan, lo, top->hi, common);
     top->next = end;
     fl_session *session = top->session;
     if (end == top->hi) {
@@ -378,10 +445,10 @@ static fl_status allocate_work(score_work *work, fl_error *error) {
     const fl_model_config *config = &work->network->model->config;
     FL_TRY(FL_ALLOCATE(&work->ids, SEGMENT_TOKENS, error));
     FL_TRY(FL_ALLOCATE(&work->hidden, SEGMENT_TOKENS * config->model_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->gathered, HEAD_ROWS * config->model_dim, error));
     FL_TRY(FL_ALLOCATE(&work->logits, HEAD_ROWS * config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&work->rows, HEAD_ROWS, error));
-    FL_TRY(FL_ALLOCATE(&work->row_of, SEGMENT_TOKENS, error));
+    FL_TRY(FL_ALLOCATE(&work->pieces, MOST_PIECES, error));
+    FL_TRY(FL_ALLOCATE(&work->place_of, SEGMENT_TOKENS, error));
     return FL_ALLOCATE(&work->wanted, SEGMENT_TOKENS, error);
 }
 
@@ -392,10 +459,10 @@ static void release_work(score_work *work) {
     fl_memory_free(work->spare);
     fl_memory_free(work->ids);
     fl_memory_free(work->hidden);
-    fl_memory_free(work->gathered);
     fl_memory_free(work->logits);
     fl_memory_free(work->rows);
-    fl_memory_free(work->row_of);
+    fl_memory_free(work->pieces);
+    fl_memory_free(work->place_of);
     fl_memory_free(work->wanted);
 }
 

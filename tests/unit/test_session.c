@@ -185,6 +185,79 @@ static void test_a_fork_or_a_copy_continues_like_the_original(void **state) {
     tear_down(&sliding);
 }
 
+static void check_branches(fl_bench *bench, const fl_mechanism *mechanism, size_t prefix, const char *what) {
+    enum { COUNT = 4, TOGETHER = 5 + 1 + 90 + 33 };
+    static const size_t lengths[COUNT] = {5, 1, 90, 33}, rows[6] = {0, 4, 5, 6, 95, TOGETHER - 1};
+    int32_t ids[TOGETHER];
+    float hidden[6 * E], *whole = bench->whole;
+    size_t written[COUNT], at = 0;
+    fl_error error = {0};
+    fl_session *session = open_session(bench, mechanism), *fork = NULL;
+    append(session, bench, prefix, bench->pieces);
+    for (size_t i = 0; i < COUNT; at += lengths[i++])
+        memcpy(ids + at, bench->ids + 200 + 100 * i, lengths[i] * sizeof *ids);
+    const fl_session_branches branches = {COUNT, lengths, ids, 6, rows, hidden, written};
+    for (size_t again = 0; again < 2; again++) { /* the first time leaves the session as it was */
+        if (fl_session_forward_branches(session, &branches, &error) != FL_OK) fail_msg("%s", error.message);
+        assert_int_equal(fl_session_position(session), prefix);
+        at = 0;
+        for (size_t i = 0; i < COUNT; at += lengths[i++]) {
+            assert_int_equal(fl_session_fork(session, &fork, NULL), FL_OK);
+            assert_int_equal(fl_session_forward(fork, ids + at, lengths[i], NULL, whole + at * E, NULL, NULL),
+                             FL_OK);
+            assert_int_equal(written[i], fl_session_tokens_written(fork));
+            fl_session_destroy(fork);
+        }
+        for (size_t i = 0; i < 6; i++) assert_same(hidden + i * E, whole + rows[i] * E, 1, what);
+    }
+    fl_session_destroy(session);
+}
+
+static void test_branches_are_like_forks_and_leave_no_trace(void **state) {
+    (void)state;
+    static const char *const variants[] = {
+        "rule: kda\nwindow: 8\nsinks: 2\nsoftmax_layers: [0]\n",
+        "rule: gated_delta\nwindow: 0\nsinks: 0\nshort_conv: {kernel: 4, init: torch}\n",
+        "rule: delta\nwindow: 6\nsinks: 2\ncache: {budget: 4, route: recency}\n",
+        "rule: gla\nwindow: 100\nsinks: 4\nlora: {rank: 2}\n",
+        "rule: none\nwindow: 16\n",
+    };
+    fl_bench bench = set_up(NULL, NULL), sliding = set_up("mistral", ", \"sliding_window\": 16"),
+             dynamic = set_up(NULL, ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4.0}");
+    check_branches(&bench, NULL, 70, "frozen model");
+    check_branches(&bench, NULL, 0, "from nothing");
+    check_branches(&sliding, NULL, 70, "sliding window");
+    check_branches(&dynamic, NULL, 70, "dynamic RoPE");
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, variants[i]);
+        check_branches(&bench, mechanism.mechanism, 70, variants[i]);
+        check_branches(&bench, mechanism.mechanism, 0, variants[i]);
+        fl_test_mechanism_destroy(&mechanism);
+    }
+    tear_down(&bench);
+    tear_down(&sliding);
+    tear_down(&dynamic);
+}
+
+static void test_chosen_rows_are_those_of_the_whole(void **state) {
+    (void)state;
+    static const size_t rows[] = {0, 3, 511, 512, 700, LONG - 1};
+    float hidden[6 * E];
+    fl_bench bench = set_up(NULL, NULL);
+    fl_session *whole = open_session(&bench, NULL), *session = open_session(&bench, NULL);
+    append(whole, &bench, LONG, bench.whole);
+    assert_int_equal(fl_session_forward_rows(session, bench.ids, LONG, rows, 6, hidden, NULL), FL_OK);
+    for (size_t i = 0; i < 6; i++) assert_same(hidden + i * E, bench.whole + rows[i] * E, 1, "chosen rows");
+    fl_session_reset(session);
+    assert_int_equal(fl_session_forward_rows(session, bench.ids, 600, NULL, 0, NULL, NULL), FL_OK);
+    assert_int_equal(fl_session_forward(session, bench.ids + 600, 100, NULL, NULL, NULL, NULL), FL_OK);
+    append(session, &bench, LONG - 700, bench.pieces);
+    assert_same(bench.pieces + 700 * E, bench.whole + 700 * E, LONG - 700, "after rows that nobody wanted");
+    fl_session_destroy(whole);
+    fl_session_destroy(session);
+    tear_down(&bench);
+}
+
 static void test_a_window_that_covers_the_prompt_is_full_softmax(void **state) {
     (void)state;
     fl_bench bench = set_up(NULL, NULL);
@@ -314,15 +387,21 @@ static void test_an_empty_call_changes_nothing(void **state) {
 
 static void test_every_failing_allocation_is_reported_and_leaks_nothing(void **state) {
     (void)state;
+    static const size_t lengths[2] = {3, 4}, rows[1] = {6};
     fl_bench bench = set_up(NULL, NULL);
-    size_t failures = 0;
+    fl_test_mechanism mechanism =
+        fl_test_mechanism_create(&bench.network, "rule: kda\nwindow: 8\nsinks: 2\nsoftmax_layers: [0]\n");
+    float hidden[E];
+    size_t failures = 0, written[2];
+    const fl_session_branches branches = {2, lengths, bench.ids, 1, rows, hidden, written};
     for (size_t n = 1; n < 200; n++) {
         fl_session *session = NULL, *fork = NULL;
         fl_error error = {0};
         fl_memory_fail_at(n);
-        fl_status status = fl_session_create(bench.network.network, NULL, &session, &error);
+        fl_status status = fl_session_create(bench.network.network, mechanism.mechanism, &session, &error);
         if (status == FL_OK) status = fl_session_forward(session, bench.ids, 20, NULL, NULL, NULL, &error);
         if (status == FL_OK) status = fl_session_fork(session, &fork, &error);
+        if (status == FL_OK) status = fl_session_forward_branches(session, &branches, &error);
         fl_memory_fail_at(0);
         fl_session_destroy(session);
         fl_session_destroy(fork);
@@ -332,6 +411,7 @@ static void test_every_failing_allocation_is_reported_and_leaks_nothing(void **s
         failures++;
     }
     assert_true(failures > 5 && failures < 199);
+    fl_test_mechanism_destroy(&mechanism);
     tear_down(&bench);
 }
 
@@ -342,6 +422,8 @@ int main(void) {
         cmocka_unit_test(test_a_sliding_window_as_long_as_the_text_is_full_attention),
         cmocka_unit_test(test_any_cut_gives_the_same_with_every_kind_of_mechanism),
         cmocka_unit_test(test_a_fork_or_a_copy_continues_like_the_original),
+        cmocka_unit_test(test_branches_are_like_forks_and_leave_no_trace),
+        cmocka_unit_test(test_chosen_rows_are_those_of_the_whole),
         cmocka_unit_test(test_a_window_that_covers_the_prompt_is_full_softmax),
         cmocka_unit_test(test_hybrid_with_all_layers_softmax_is_the_model),
         cmocka_unit_test(test_dynamic_rope_with_the_length_announced_does_not_depend_on_the_cut),
