@@ -6,7 +6,7 @@
 #include "harness/base/memory.h"
 #include "harness/compute/vector_math.h"
 
-enum { LARGEST_BLOCK_LOGITS = 1 << 21, LARGEST_BLOCK_ROWS = 64, PIECE = 512 };
+enum { LARGEST_BLOCK_LOGITS = 1 << 23, LARGEST_BLOCK_ROWS = 128, PIECE = 512 };
 
 /* One block of rows, worked off in parallel; logits become weight * gradient in place. */
 typedef struct {

@@ -2,7 +2,7 @@
 
 #include "harness/base/memory.h"
 
-enum { LARGEST_BLOCK_LOGITS = 1 << 21, LARGEST_BLOCK_ROWS = 64 };
+enum { LARGEST_BLOCK_LOGITS = 1 << 23, LARGEST_BLOCK_ROWS = 128 };
 
 static size_t vocabulary_of(const fl_logit_scorer *scorer) {
     return scorer->network->model->config.vocabulary;
