@@ -7,7 +7,7 @@
  * A mixer holds everything its past left behind: position, sinks, window, cache, pending writes, convolution history and
  * state, in flat memory, so it can be forked. Tokens are appended with fl_mixer_forward in calls of any length, including 0;
  * how a sequence is cut changes nothing but rounding. Memory does not grow with the number of tokens once window, sinks and
- * cache are full: long calls are worked through in blocks, and a call's scratch is given back when it returns. A failed call
+ * cache are full: long calls are worked through in blocks, with scratch that the compute instance lends. A failed call
  * (memory) leaves the timeline unusable until it is reset or copied over. */
 #ifndef FL_ATTN_VARIANTS_MIXER_H
 #define FL_ATTN_VARIANTS_MIXER_H

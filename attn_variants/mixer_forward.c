@@ -73,17 +73,21 @@ static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
     return tokens < block ? tokens : block;
 }
 
-static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, bool wants_norm,
-                                fl_mixer_scratch *scratch, fl_error *error) {
+/* Lays the scratch out; returns the bytes it takes. */
+static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, bool wants_norm,
+                           fl_mixer_scratch *scratch) {
     bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
     *scratch =
         (fl_mixer_scratch){.block = block, .piecewise = recall || (wants_norm && plan->variant->normaliser)};
     fl_carver carver = {NULL, 0};
     carve_scratch(plan, scratch, &carver);
-    FL_TRY(fl_memory_allocate(&scratch->memory, carver.used, 1, error));
-    carver = (fl_carver){scratch->memory, 0};
+    return carver.used;
+}
+
+static void scratch_place(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, void *memory) {
+    fl_carver carver = {memory, 0};
+    scratch->memory = memory;
     carve_scratch(plan, scratch, &carver);
-    return FL_OK;
 }
 
 /* Recurrence. */
@@ -365,7 +369,10 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     size_t query_row = shape->query_heads * shape->head_dim;
     fl_exact_share *share = call->exact;
     assert(share == NULL || fl_mixer_shares_exact(mixer, mixer));
-    FL_TRY(scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch, error));
+    size_t bytes = scratch_plan(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch);
+    fl_lent_memory lent;
+    FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, &lent, error));
+    scratch_place(&mixer->plan, &scratch, lent.memory);
     fl_status status = FL_OK;
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
@@ -380,7 +387,7 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
         if (status == FL_OK) hand_over(&block, call, at);
     }
     if (share != NULL && status == FL_OK) share->filled = true;
-    fl_memory_free(scratch.memory);
+    fl_compute_take_back(mixer->plan.compute, lent);
     return status;
 }
 
@@ -395,7 +402,10 @@ size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
                           fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);
-    FL_TRY(scratch_create(&mixer->plan, call->tokens, false, scratch, error));
+    void *memory = NULL;
+    FL_TRY(
+        fl_memory_allocate(&memory, scratch_plan(&mixer->plan, call->tokens, false, scratch), 1, error));
+    scratch_place(&mixer->plan, scratch, memory);
     fl_mixer_call inputs = *call;
     inputs.output = NULL;
     inputs.state_norm = NULL;

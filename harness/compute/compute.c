@@ -8,6 +8,7 @@
 static void cpu_destroy(fl_compute *compute) {
     fl_cpu *cpu = fl_cpu_of(compute);
     fl_threads_destroy(cpu->base.threads);
+    fl_memory_free(cpu->base.spare.memory);
     fl_memory_free(cpu->scratch);
     fl_memory_free(cpu->rotation.inverse_frequencies);
     fl_memory_free(cpu->rotation.values);
@@ -71,6 +72,27 @@ fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **
 failed:
     cpu_destroy(&cpu->base);
     return status;
+}
+
+fl_status fl_compute_lend(fl_compute *compute, size_t bytes, fl_lent_memory *out, fl_error *error) {
+    *out = (fl_lent_memory){0};
+    if (compute->spare.bytes >= bytes) {
+        *out = compute->spare;
+        compute->spare = (fl_lent_memory){0};
+        return FL_OK;
+    }
+    FL_TRY(fl_memory_allocate(&out->memory, bytes, 1, error));
+    out->bytes = bytes;
+    return FL_OK;
+}
+
+void fl_compute_take_back(fl_compute *compute, fl_lent_memory lent) {
+    fl_lent_memory smaller = lent;
+    if (lent.bytes > compute->spare.bytes) {
+        smaller = compute->spare;
+        compute->spare = lent;
+    }
+    fl_memory_free(smaller.memory);
 }
 
 void fl_compute_destroy(fl_compute *compute) {

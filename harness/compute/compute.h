@@ -101,9 +101,15 @@ typedef struct fl_compute_ops {
     void (*destroy)(fl_compute *);
 } fl_compute_ops;
 
+typedef struct fl_lent_memory {
+    void *memory;
+    size_t bytes;
+} fl_lent_memory;
+
 struct fl_compute {
     const fl_compute_ops *ops;
     fl_threads *threads; /* the instance's pool; elementwise code above may use it */
+    fl_lent_memory spare; /* what fl_compute_lend keeps between borrowers; empty while it is lent */
     /* backend's own members follow in its private struct */
 };
 
@@ -114,5 +120,11 @@ typedef struct fl_compute_options {
 
 fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **out, fl_error *error);
 void fl_compute_destroy(fl_compute *compute);
+
+/* Scratch memory of at least `bytes` bytes, whose content is undefined, for the length of one call of the code above: the
+ * instance keeps the block for the next borrower, so that pages are not fetched from the system and cleared each time. It is
+ * kept until the instance is destroyed. A borrower inside another's call gets a block of its own. */
+fl_status fl_compute_lend(fl_compute *compute, size_t bytes, fl_lent_memory *out, fl_error *error);
+void fl_compute_take_back(fl_compute *compute, fl_lent_memory lent);
 
 #endif
