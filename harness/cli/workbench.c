@@ -7,11 +7,17 @@
 #include "harness/base/memory.h"
 #include "harness/measure/text_source.h"
 
-static size_t widen_budget(double mebibytes) {
-    if (mebibytes > 0.0) return mebibytes < 1e12 ? (size_t)(mebibytes * 1048576.0) : SIZE_MAX;
+static size_t widen_budget(const fl_workbench *bench) {
+    if (bench->widen_memory > 0.0)
+        return bench->widen_memory < 1e12 ? (size_t)(bench->widen_memory * 1048576.0) : SIZE_MAX;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page_bytes <= 0) return SIZE_MAX;
-    return (size_t)pages / 2 * (size_t)page_bytes;
+    const fl_checkpoint *checkpoint = bench->model->checkpoint;
+    size_t bytes = 0;
+    for (size_t i = 0; i < fl_checkpoint_file_count(checkpoint); i++)
+        bytes += fl_checkpoint_file_bytes(checkpoint, i);
+    return fl_compute_widen_budget((size_t)pages * (size_t)page_bytes, bytes,
+                                   fl_model_parameter_count(bench->model));
 }
 
 fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error *error) {
@@ -23,8 +29,7 @@ fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error 
 
 fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error) {
     if (bench->network != NULL) return FL_OK;
-    const fl_compute_options options = {.threads = threads,
-                                        .widen_budget_bytes = widen_budget(bench->widen_memory)};
+    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen_budget(bench)};
     FL_TRY(fl_compute_create_cpu(&options, &bench->compute, error));
     fl_status status = fl_network_create(bench->model, bench->compute, &bench->network, error);
     if (status != FL_OK) {

@@ -13,7 +13,7 @@
 typedef struct fl_workbench {
     fl_model *model;
     fl_attention_shape shape;
-    double widen_memory; /* MiB for widened weights; 0, as opened: half of the machine's memory */
+    double widen_memory; /* MiB for widened weights; 0, as opened: fl_compute_widen_budget */
     fl_compute *compute; /* NULL until prepared */
     fl_network *network;
 } fl_workbench;

@@ -50,6 +50,16 @@ fl_status fl_cpu_reserve_scratch(fl_cpu *cpu, size_t floats, fl_error *error) {
     return FL_OK;
 }
 
+size_t fl_compute_widen_budget(size_t memory, size_t file_bytes, size_t parameters) {
+    const double half = 0.5 * (double)memory, file = (double)file_bytes;
+    /* A byte of widened weights spares this much of the file. */
+    const double spared = file / ((double)parameters * sizeof(float));
+    const double room = 0.8 * (double)memory - file;
+    if (spared >= 1.0) return (size_t)half;
+    if (room <= 0.0) return 0;
+    return room / (1.0 - spared) < half ? (size_t)(room / (1.0 - spared)) : (size_t)half;
+}
+
 fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **out, fl_error *error) {
     *out = NULL;
     fl_cpu *cpu = NULL;

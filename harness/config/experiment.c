@@ -32,9 +32,8 @@ static const fl_option model_options[] = {
     {"path", FL_OPTION_STRING, offsetof(fl_experiment, model_path), "!", 0, 0, NULL,
      "a .gguf file or a Hugging Face folder"},
     {"widen_memory", FL_OPTION_NUMBER, offsetof(fl_experiment, widen_memory), "0", 0, 1e12, NULL,
-     "MiB that weights widened to float32 may take; the rest is widened in every product, which is slower; 0 "
-     "= "
-     "half of the machine's memory"},
+     "MiB that weights widened to float32 may take; the rest is widened in every product, which is slower; "
+     "0 = half of the machine's memory, or less when the file could then not stay in memory beside them"},
 };
 
 #define TEXT_OPTIONS(length)                                                                                 \

@@ -30,7 +30,7 @@ typedef struct fl_measure_config {
 typedef struct fl_experiment {
     char *name;
     char *model_path;       /* NULL when the file has no `model` */
-    double widen_memory;    /* MiB of weights widened to float32; 0 = half of the machine's memory */
+    double widen_memory;    /* MiB of weights widened to float32; 0 = fl_compute_widen_budget */
     bool has_text;
     fl_text_config text;
     fl_measure_config measure;

@@ -663,8 +663,30 @@ static void test_linear_is_the_same_for_every_thread_count(void **unused) {
     fl_memory_free((void *)(uintptr_t)tensor.data);
 }
 
+static void test_widened_weights_leave_room_for_a_large_file(void **state) {
+    (void)state;
+    const size_t gib = (size_t)1 << 30, memory = 24 * gib;
+    static const struct {
+        double file_gib, bytes_a_weight;
+    } cases[] = {{0.1, 0.625}, {1, 2}, {13.5, 2}, {16, 2}, {19, 2}, {19.5, 2}, {12, 0.625}, {18, 0.625}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const double file = cases[i].file_gib * (double)gib;
+        const size_t parameters = (size_t)(file / cases[i].bytes_a_weight);
+        const size_t budget = fl_compute_widen_budget(memory, (size_t)file, parameters);
+        assert_true(budget <= memory / 2);
+        const double share = (double)budget / (4.0 * (double)parameters);
+        const double together = (double)budget + file * (1.0 - (share < 1.0 ? share : 1.0));
+        if (budget > 0 && share < 1.0) assert_true(together <= 0.8 * (double)memory * 1.001);
+        if (file > 0.8 * (double)memory) assert_int_equal(budget, 0);
+        if (file < 0.3 * (double)memory) assert_int_equal(budget, memory / 2);
+    }
+    /* Float32 weights are used in place. */
+    assert_int_equal(fl_compute_widen_budget(memory, 20 * gib, 5 * gib), memory / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_widened_weights_leave_room_for_a_large_file),
         cmocka_unit_test(test_elementary_functions_stay_within_their_bounds),
         cmocka_unit_test(test_elementary_functions_at_the_limits),
         cmocka_unit_test(test_powers_of_differences_keep_their_accuracy_far_from_zero),
