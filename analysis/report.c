@@ -90,6 +90,7 @@ static fl_status write_provenance(const report *r, fl_error *error) {
                                         "host",
                                         "processor",
                                         "operating_system",
+                                        "vector_kernels",
                                         "threads",
                                         "seeds",
                                         "command_line",

@@ -112,7 +112,7 @@ static fl_status run_sweep(void *context, fl_error *error) {
 
 static fl_status measure_sweep(fl_bench *bench, const char *name, size_t floats, bool update,
                                fl_error *error) {
-    sweep s = {.bench = bench, .kernels = fl_kernels_best(), .pieces = floats / SWEEP_PIECE};
+    sweep s = {.bench = bench, .kernels = fl_kernels_current(), .pieces = floats / SWEEP_PIECE};
     fl_status status = FL_OK;
     fl_bench_row kept, row = {.group = "machine", .name = name, .unit = "GB/s"};
     row.work = 1e-9 * (update ? 3.0 : 1.0) * (double)floats * sizeof(float);

@@ -7,7 +7,6 @@
 #include "harness/base/memory.h"
 #include "harness/base/threads.h"
 #include "harness/cli/build_info.h"
-#include "harness/compute/cpu_kernels.h"
 #include "harness/store/provenance.h"
 
 enum { LINE_BYTES = 192, LABEL_WIDTH = 78 };
@@ -114,7 +113,7 @@ static fl_status add_machine(cJSON *root, fl_error *error) {
     if (fl_threads_create(0, &all, NULL) == FL_OK)
         add_positive(machine, "processors", (double)fl_threads_count(all));
     fl_threads_destroy(all);
-    add_text(machine, "vector_kernels", fl_kernels_best()->name);
+    add_text(machine, "vector_kernels", provenance.vector_kernels);
     add_text(machine, "openblas", provenance.openblas);
     add_text(machine, "compiler", fl_build_compiler());
     add_text(machine, "compiler_flags", fl_build_flags());

@@ -3,11 +3,13 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/cli/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/config/options.h"
+#include "harness/compute/cpu_kernels.h"
 
 static const fl_command *const commands[] = {
     &fl_command_run,     &fl_command_plan,     &fl_command_forward, &fl_command_tokenize,
@@ -56,8 +58,8 @@ static int finish(int code) {
     return code == FL_EXIT_OK ? FL_EXIT_FAILURE : code;
 }
 
-/* Scratch of the same size is asked for again in every layer and step: memory once had is kept, not handed back
- * to the system and faulted in anew. */
+/* Scratch of the same size is asked for again in every layer and step: memory once had is kept, not handed
+ * back to the system and faulted in anew. */
 static void keep_memory(void) {
 #ifdef __GLIBC__
     enum { HEAP_BLOCK = 32 << 20, HEAP_KEPT = 512 << 20 };
@@ -66,14 +68,24 @@ static void keep_memory(void) {
 #endif
 }
 
+static int choose_kernels(void) {
+    fl_error error = {0};
+    const char *name = getenv("FROSTLINE_KERNELS");
+    if (name == NULL || name[0] == '\0' || fl_kernels_select(name, &error) == FL_OK) return FL_EXIT_OK;
+    fprintf(stderr, "frostline: FROSTLINE_KERNELS: %s\n", error.message);
+    return FL_EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
     keep_memory();
+    if (choose_kernels() != FL_EXIT_OK) return FL_EXIT_USAGE;
     if (argc < 2) {
         print_commands(stderr);
         return FL_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("frostline %s (%s, %s)\n", fl_build_revision(), fl_build_compiler(), fl_build_flags());
+        printf("frostline %s (%s, %s; vector kernels %s)\n", fl_build_revision(), fl_build_compiler(),
+               fl_build_flags(), fl_kernels_current()->name);
         return finish(FL_EXIT_OK);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {

@@ -65,7 +65,7 @@ fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **
     fl_cpu *cpu = NULL;
     FL_TRY(FL_ALLOCATE(&cpu, 1, error));
     cpu->base.ops = &cpu_ops;
-    cpu->kernels = fl_kernels_best();
+    cpu->kernels = fl_kernels_current();
     cpu->widen_left = options->widen_budget_bytes;
     fl_status status = fl_threads_create(options->threads, &cpu->base.threads, error);
     if (status != FL_OK) goto failed;

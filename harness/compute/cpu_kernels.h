@@ -1,5 +1,6 @@
 /* Vector kernels: the loops that are not matrix products, written once (cpu_kernels.inc) and compiled for the
- * baseline, AVX2 and AVX-512; fl_kernels_best picks at run time. A kernel works in the calling thread.
+ * baseline, AVX2 and AVX-512; which table is used is a matter of run time. A kernel works in the calling
+ * thread.
  *
  * Lengths are any number; nothing needs alignment. Arrays may be the same array where the text says "in
  * place", and do not overlap otherwise. NaN passes through. */
@@ -8,6 +9,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "harness/base/status.h"
 
 /* One token of the recurrence for one head; absent members are NULL. `decay` is the factor itself, not its
  * logarithm. */
@@ -116,8 +119,21 @@ typedef struct fl_kernels {
 
 extern const fl_kernels fl_kernels_baseline;
 extern const fl_kernels fl_kernels_avx2;
+extern const fl_kernels fl_kernels_avx512;
 
-/* The widest table that this machine runs. */
-const fl_kernels *fl_kernels_best(void);
+/* The step of the AVX2 table, which the AVX-512 table has too. */
+void fl_recurrence_step_avx2(size_t value_dim, size_t key_dim, const fl_step_inputs *inputs, float *state,
+                             float *output);
+
+/* The tables that this machine runs, widest first; NULL past the last. */
+const fl_kernels *fl_kernels_at(size_t index);
+
+/* The table in use: the selected one, else the widest. */
+const fl_kernels *fl_kernels_current(void);
+
+/* Uses the table of this name from now on, in every thread (NULL: the widest again); a backend keeps the one
+ * it was created with. A name that is none, or of a table that this machine does not run, is
+ * FL_ERROR_ARGUMENT. */
+fl_status fl_kernels_select(const char *name, fl_error *error);
 
 #endif

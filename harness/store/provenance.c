@@ -17,6 +17,7 @@
 #include <yaml.h>
 
 #include "harness/base/memory.h"
+#include "harness/compute/cpu_kernels.h"
 #include "harness/config/text_builder.h"
 #include "harness/store/folder.h"
 
@@ -41,6 +42,7 @@ static const struct {
     ROW(host, "name of the machine"),
     ROW(processor, "processor model"),
     ROW(operating_system, "operating system and kernel"),
+    ROW(vector_kernels, "vector kernels in use: avx512, avx2 or baseline"),
     ROW(environment, "environment variables that change results or speed, one a line"),
     ROW(command_line, "command line"),
     ROW(working_directory, "directory that relative paths start from"),
@@ -146,6 +148,7 @@ static fl_status collect_machine(fl_provenance *p, fl_error *error) {
     }
     read_processor(processor, sizeof processor);
     if (processor[0] != '\0') FL_TRY(fl_provenance_set(&p->processor, processor, error));
+    FL_TRY(fl_provenance_set(&p->vector_kernels, fl_kernels_current()->name, error));
     if (getcwd(directory, sizeof directory) != NULL)
         FL_TRY(fl_provenance_set(&p->working_directory, directory, error));
     return FL_OK;

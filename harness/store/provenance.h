@@ -17,7 +17,7 @@ typedef struct fl_provenance {
     /* the libraries, as they say themselves at run time */
     char *openblas, *hdf5, *libyaml, *cjson, *pcre2, *utf8proc, *xxhash;
     /* the machine */
-    char *host, *processor, *operating_system, *environment;
+    char *host, *processor, *operating_system, *vector_kernels, *environment;
     /* the run */
     char *command_line, *working_directory, *config_file, *started, *finished, *threads, *seeds;
     /* what it worked on: paths as given, hashes of the content */

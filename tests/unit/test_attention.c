@@ -11,6 +11,7 @@
 #include "harness/base/random.h"
 #include "harness/compute/compute.h"
 #include "tests/support/compare.h"
+#include "tests/support/every_table.h"
 #include "tests/support/fixture.h"
 
 static fl_compute *backend(size_t threads) {
@@ -442,5 +443,5 @@ int main(void) {
         cmocka_unit_test(test_gradients_over_many_blocks_along_a_direction),
         cmocka_unit_test(test_thread_counts_agree),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return FL_RUN_WITH_EVERY_TABLE(tests);
 }

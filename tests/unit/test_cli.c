@@ -93,6 +93,16 @@ static void test_usage_errors_exit_with_2(void **state) {
     fl_expect(2, "inspect a b", "one argument too many: \"b\"", NULL);
 }
 
+static void test_vector_kernels_are_chosen_by_the_environment(void **state) {
+    (void)state;
+    setenv("FROSTLINE_KERNELS", "baseline", 1);
+    fl_expect(0, "--version", "vector kernels baseline", NULL);
+    setenv("FROSTLINE_KERNELS", "sse9", 1);
+    fl_expect(2, "--version", "FROSTLINE_KERNELS: unknown vector kernels \"sse9\"",
+              "avx512, avx2 and baseline", NULL);
+    unsetenv("FROSTLINE_KERNELS");
+}
+
 static void test_help_is_there_for_every_command(void **state) {
     (void)state;
     static const char *const names[] = {"run", "plan", "forward", "tokenize", "inspect", "variants"};
@@ -553,6 +563,7 @@ static void test_interrupted_run_leaves_no_half_file_and_resumes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_usage_errors_exit_with_2),
+        TEST(test_vector_kernels_are_chosen_by_the_environment),
         TEST(test_help_is_there_for_every_command),
         TEST(test_variants_lists_every_rule_and_suggests_near_names),
         TEST(test_cells_calibrated_together_are_those_calibrated_alone),

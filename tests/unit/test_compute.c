@@ -1,4 +1,3 @@
-#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +11,8 @@
 #include "harness/base/random.h"
 #include "harness/compute/compute.h"
 #include "harness/compute/cpu_kernels.h"
-#include "harness/compute/vector_math.h"
 #include "tests/support/compare.h"
+#include "tests/support/every_table.h"
 
 static fl_compute *backend(size_t threads, size_t budget) {
     fl_error error = {0};
@@ -36,161 +35,9 @@ static float *normals(fl_random *random, size_t count, double scale) {
     return x;
 }
 
-/* Units in the last place between x and the exact value; results that round to 0 or infinity count as such.
- */
-static double ulps(float x, double exact) {
-    if (isnan(x) || isnan(exact)) return isnan(x) && isnan(exact) ? 0.0 : INFINITY;
-    if (x == (float)exact) return 0.0;
-    if (isinf(x) || isinf((float)exact)) return INFINITY;
-    int exponent = 0;
-    frexp(exact, &exponent);
-    return fabs((double)x - exact) / fmax(ldexp(1.0, exponent - 24), 1.401298464324817e-45);
-}
-
-static double exact_exp(double x) {
-    return exp(x);
-}
-static double exact_sigmoid(double x) {
-    return 1.0 / (1.0 + exp(-x));
-}
 static double exact_silu(double x) {
     return x / (1.0 + exp(-x));
 }
-static double exact_softplus(double x) {
-    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
-}
-static double exact_log_sigmoid(double x) {
-    return fmin(x, 0.0) - log1p(exp(-fabs(x)));
-}
-
-typedef void (*vector_function)(size_t, const float *, float *);
-
-static double worst_ulps(vector_function function, double (*exact)(double), double low, double high,
-                         double *at) {
-    enum { BLOCK = 1021 };
-    float x[BLOCK], y[BLOCK];
-    double worst = 0.0, step = (high - low) / 700000.0;
-    for (double start = low; start < high; start += BLOCK * step) {
-        for (size_t i = 0; i < BLOCK; i++) x[i] = (float)(start + (double)i * step);
-        function(BLOCK, x, y);
-        for (size_t i = 0; i < BLOCK; i++) {
-            double error = ulps(y[i], exact((double)x[i]));
-            if (error <= worst) continue;
-            worst = error;
-            *at = (double)x[i];
-        }
-    }
-    return worst;
-}
-
-static void check_table(const fl_kernels *kernels) {
-    const struct {
-        const char *name;
-        vector_function function;
-        double (*exact)(double);
-        double bound, low;
-    } functions[] = {
-        {"exp", kernels->exp, exact_exp, 1.5, -110.0},
-        {"sigmoid", kernels->sigmoid, exact_sigmoid, 2.5, -110.0},
-        {"silu", kernels->silu, exact_silu, 3.5, -87.0},
-        {"softplus", kernels->softplus, exact_softplus, 3.0, -110.0},
-        {"log_sigmoid", kernels->log_sigmoid, exact_log_sigmoid, 3.0, -110.0},
-    };
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        double at = 0.0,
-               wide = worst_ulps(functions[i].function, functions[i].exact, functions[i].low, 95.0, &at);
-        double narrow = worst_ulps(functions[i].function, functions[i].exact, -2.0, 2.0, &at);
-        double worst = fmax(wide, narrow);
-        printf("worst: %s (%s) %.2f ulp\n", functions[i].name, kernels->name, worst);
-        if (!(worst <= functions[i].bound)) fail_msg("%s: %.2f ulp at %.9g", functions[i].name, worst, at);
-    }
-}
-
-static void test_elementary_functions_stay_within_their_bounds(void **unused) {
-    (void)unused;
-    check_table(&fl_kernels_baseline);
-    if (fl_kernels_best() != &fl_kernels_baseline) check_table(fl_kernels_best());
-}
-
-static void test_elementary_functions_at_the_limits(void **unused) {
-    (void)unused;
-    const float x[5] = {-INFINITY, INFINITY, NAN, 1000.0f, -1000.0f};
-    float y[5];
-    fl_vector_exp(5, x, y);
-    assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == INFINITY && y[4] == 0.0f);
-    fl_vector_sigmoid(5, x, y);
-    assert_true(y[0] == 0.0f && y[1] == 1.0f && isnan(y[2]) && y[3] == 1.0f && y[4] == 0.0f);
-    fl_vector_log_sigmoid(5, x, y);
-    assert_true(y[0] == -INFINITY && y[1] == 0.0f && isnan(y[2]) && y[3] == 0.0f && y[4] == -1000.0f);
-    fl_vector_softplus(5, x, y);
-    assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == 1000.0f && y[4] == 0.0f);
-    fl_vector_silu(5, x, y);
-    assert_true(y[1] == INFINITY && isnan(y[2]) && y[3] == 1000.0f && y[4] == 0.0f);
-}
-
-static void check_power_kernels(const fl_kernels *kernels) {
-    double a[37], b[37];
-    float y[37];
-    for (size_t i = 0; i < 37; i++) {
-        a[i] = -5000.0 - 1.7 * (double)i;
-        b[i] = -5000.3 + 2.1 * (double)i;
-    }
-    kernels->exp2_difference(37, a, b, y);
-    for (size_t i = 0; i < 37; i++) {
-        double exact = exp2(a[i] - b[i]);
-        if (exact < 1.2e-38) exact = 0.0;
-        assert_true(fabs((double)y[i] - exact) <= 2e-7 * exact);
-    }
-    kernels->exp2_shifted(37, a, -5000.0, y);
-    for (size_t i = 0; i < 37; i++) {
-        double exact = exp2(a[i] + 5000.0);
-        assert_true(fabs((double)y[i] - exact) <= 2e-7 * exact);
-    }
-}
-
-static void test_powers_of_differences_keep_their_accuracy_far_from_zero(void **unused) {
-    (void)unused;
-    check_power_kernels(&fl_kernels_baseline);
-    check_power_kernels(fl_kernels_best());
-}
-
-static void check_solves(const fl_kernels *kernels, fl_random *random) {
-    static const size_t sizes[][2] = {{1, 1},   {3, 8},   {4, 16},  {7, 20},
-                                      {64, 64}, {33, 65}, {16, 24}, {64, 8}};
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        size_t n = sizes[s][0], m = sizes[s][1];
-        float *a = normals(random, n * n, 0.2), *x = normals(random, n * m, 1.0),
-              *right = block(n * m, sizeof(float));
-        double *expected = block(n * m, sizeof *expected);
-        for (int transposed = 0; transposed < 2; transposed++) {
-            memcpy(right, x, n * m * sizeof *x);
-            for (size_t i = 0; i < n * m; i++) expected[i] = (double)x[i];
-            for (size_t step = 0; step < n; step++) {
-                size_t i = transposed ? n - 1 - step : step;
-                for (size_t j = transposed ? i + 1 : 0; j < (transposed ? n : i); j++) {
-                    double factor = (double)(transposed ? a[j * n + i] : a[i * n + j]);
-                    for (size_t c = 0; c < m; c++) expected[i * m + c] -= factor * expected[j * m + c];
-                }
-            }
-            (transposed ? kernels->solve_unit_lower_transposed : kernels->solve_unit_lower)(n, m, a, n, right,
-                                                                                            m);
-            fl_assert_close(right, expected, n * m, 2e-5, "triangular solve");
-        }
-        fl_memory_free(a);
-        fl_memory_free(x);
-        fl_memory_free(right);
-        fl_memory_free(expected);
-    }
-}
-
-static void test_triangular_solves(void **unused) {
-    (void)unused;
-    fl_random random;
-    fl_random_seed(&random, 31, 0);
-    check_solves(&fl_kernels_baseline, &random);
-    check_solves(fl_kernels_best(), &random);
-}
-
 /* C = A B^T in float64, A [m][k], B [n][k]. */
 static double *exact_product(size_t m, size_t n, size_t k, const float *a, const float *b) {
     double *c = block(m * n, sizeof *c);
@@ -202,129 +49,6 @@ static double *exact_product(size_t m, size_t n, size_t k, const float *a, const
         }
     }
     return c;
-}
-
-static double left_entry(const fl_small_product *p, size_t i, size_t k) {
-    if (p->shape == FL_LOWER_LEFT && k > i) return 0.0;
-    if (p->shape == FL_UPPER_LEFT && k < i) return 0.0;
-    return (double)(p->transpose_a ? p->a[k * p->stride_a + i] : p->a[i * p->stride_a + k]);
-}
-
-/* One product of every shape and orientation; entries that are not wanted are not compared. */
-static void check_product(const fl_kernels *kernels, fl_random *random, size_t m, size_t n, size_t k,
-                          int way) {
-    fl_small_product p = {.shape = (fl_product_shape)(way / 8),
-                          .transpose_a = way & 1,
-                          .transpose_b = (way & 2) != 0,
-                          .accumulate = (way & 4) != 0,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = -0.5f};
-    p.stride_a = (p.transpose_a ? m : k) + 3;
-    p.stride_b = p.transpose_b ? k : n;
-    p.stride_c = n + 1;
-    float *a = normals(random, (p.transpose_a ? k : m) * p.stride_a, 1.0);
-    float *b = normals(random, (p.transpose_b ? n : k) * p.stride_b, 1.0),
-          *c = normals(random, m * p.stride_c, 1.0);
-    float *kept = block(m * n, sizeof *kept);
-    double *expected = block(m * n, sizeof *expected);
-    p.a = a;
-    p.b = b;
-    p.c = c;
-    for (size_t i = 0; i < m; i++) {
-        if (p.shape == FL_LOWER_LEFT ||
-            p.shape == FL_UPPER_LEFT) { /* the kernel may rely on the zeros being there */
-            for (size_t x = 0; x < k; x++) {
-                float *entry = p.transpose_a ? &a[x * p.stride_a + i] : &a[i * p.stride_a + x];
-                *entry = (float)left_entry(&p, i, x);
-            }
-        }
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0.0;
-            for (size_t x = 0; x < k; x++) {
-                sum += left_entry(&p, i, x) *
-                       (double)(p.transpose_b ? b[j * p.stride_b + x] : b[x * p.stride_b + j]);
-            }
-            expected[i * n + j] = -0.5 * sum + (p.accumulate ? (double)c[i * p.stride_c + j] : 0.0);
-        }
-    }
-    kernels->product(&p);
-    for (size_t i = 0; i < m; i++) {
-        for (size_t j = 0; j < n; j++) {
-            bool wanted = p.shape != FL_LOWER_OUTPUT || j <= i;
-            kept[i * n + j] = wanted ? c[i * p.stride_c + j] : (float)expected[i * n + j];
-        }
-    }
-    fl_assert_close(kept, expected, m * n, 1e-6, "small product");
-    void *const blocks[] = {a, b, c, kept, expected};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
-}
-
-static void test_small_products_of_every_shape(void **unused) {
-    (void)unused;
-    static const size_t sizes[][3] = {{1, 1, 1},   {6, 16, 8},   {64, 64, 64}, {13, 33, 20},
-                                      {7, 5, 600}, {50, 60, 50}, {20, 65, 300}};
-    const fl_kernels *const tables[] = {&fl_kernels_baseline, fl_kernels_best()};
-    fl_random random;
-    fl_random_seed(&random, 40, 0);
-    fl_worst_reset();
-    for (size_t table = 0; table < 2; table++) {
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            for (int way = 0; way < 32; way++) {
-                check_product(tables[table], &random, sizes[s][0], sizes[s][1], sizes[s][2], way);
-            }
-        }
-    }
-    printf("worst: small products %.2e\n", fl_worst_reset());
-}
-
-/* Kernels whose two versions should give the same up to rounding, on the same numbers. */
-static void compare_tables(const fl_kernels *one, const fl_kernels *other, fl_random *random, size_t dv,
-                           size_t dk) {
-    size_t size = dv * dk;
-    float *state = normals(random, size, 1.0), *again = block(size, sizeof *again),
-          *x = normals(random, 6 * dk, 1.0);
-    float *value = normals(random, dv, 1.0), y[2][200], weights[5][200], seen[2][5 * 200] = {{0}};
-    memcpy(again, state, size * sizeof *state);
-    fl_step_inputs in = {.query = x,
-                         .key = x + dk,
-                         .value = value,
-                         .decay = x + 2 * dk,
-                         .erase_read = x + 3 * dk,
-                         .erase_write = x + 4 * dk,
-                         .erase_strength = 0.3f,
-                         .write = 0.7f};
-    for (size_t kind = 0; kind < 4; kind++) {
-        if (kind == 1) in.erase_write = in.erase_read = in.key;
-        if (kind == 2) in.decay = NULL;
-        if (kind == 3) in.erase_read = in.erase_write = NULL;
-        one->recurrence_step(dv, dk, &in, state, y[0]);
-        other->recurrence_step(dv, dk, &in, again, y[1]);
-        assert_true(fl_compare_float_floats(again, state, size).relative < 1e-6);
-        assert_true(fl_compare_float_floats(y[1], y[0], dv).relative < 1e-5);
-    }
-    for (size_t i = 0; i < 5; i++) {
-        for (size_t j = 0; j < dv; j++) weights[i][j] = (float)fl_random_normal(random);
-    }
-    one->rows_times_tokens(dv, dk, state, 5, x, seen[0], 200);
-    other->rows_times_tokens(dv, dk, state, 5, x, seen[1], 200);
-    assert_true(fl_compare_float_floats(seen[1], seen[0], 1000).relative < 1e-6);
-    one->tokens_times_rows(5, dv, dk, weights[0], 200, state, seen[0]);
-    other->tokens_times_rows(5, dv, dk, weights[0], 200, state, seen[1]);
-    assert_true(fl_compare_float_floats(seen[1], seen[0], 5 * dk).relative < 1e-6);
-    void *const blocks[] = {state, again, x, value};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
-}
-
-static void test_the_tables_of_kernels_agree(void **unused) {
-    (void)unused;
-    static const size_t dims[][2] = {{1, 1}, {4, 8}, {5, 13}, {64, 64}, {65, 60}, {30, 100}};
-    fl_random random;
-    fl_random_seed(&random, 45, 0);
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        compare_tables(&fl_kernels_baseline, fl_kernels_best(), &random, dims[i][0], dims[i][1]);
-    }
 }
 
 /* A tensor with random stored bytes whose block scales are small half-precision numbers. */
@@ -687,12 +411,6 @@ static void test_widened_weights_leave_room_for_a_large_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_widened_weights_leave_room_for_a_large_file),
-        cmocka_unit_test(test_elementary_functions_stay_within_their_bounds),
-        cmocka_unit_test(test_elementary_functions_at_the_limits),
-        cmocka_unit_test(test_powers_of_differences_keep_their_accuracy_far_from_zero),
-        cmocka_unit_test(test_triangular_solves),
-        cmocka_unit_test(test_small_products_of_every_shape),
-        cmocka_unit_test(test_the_tables_of_kernels_agree),
         cmocka_unit_test(test_linear_and_embed_for_every_stored_type_widened_and_streamed),
         cmocka_unit_test(test_linear_backward_is_the_product_with_the_weight),
         cmocka_unit_test(test_widening_stops_at_the_budget_and_absent_tensors_are_refused),
@@ -703,5 +421,5 @@ int main(void) {
         cmocka_unit_test(test_gated_activations_and_their_gradients),
         cmocka_unit_test(test_linear_is_the_same_for_every_thread_count),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return FL_RUN_WITH_EVERY_TABLE(tests);
 }

@@ -11,6 +11,7 @@
 #include "harness/base/memory.h"
 #include "harness/compute/compute.h"
 #include "tests/support/compare.h"
+#include "tests/support/every_table.h"
 #include "tests/support/fixture.h"
 #include "tests/support/recurrence_reference.h"
 
@@ -406,5 +407,5 @@ int main(void) {
         cmocka_unit_test(test_a_missing_input_is_named),
         cmocka_unit_test(test_reference_pack_of_rules),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return FL_RUN_WITH_EVERY_TABLE(tests);
 }

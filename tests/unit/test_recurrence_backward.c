@@ -10,6 +10,7 @@
 #include "harness/base/memory.h"
 #include "harness/compute/compute.h"
 #include "tests/support/compare.h"
+#include "tests/support/every_table.h"
 #include "tests/support/recurrence_reference.h"
 
 static fl_compute *backend(size_t threads) {
@@ -286,5 +287,5 @@ int main(void) {
         cmocka_unit_test(test_gradients_that_are_not_wanted_and_empty_sequences),
         cmocka_unit_test(test_failures_are_reported),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return FL_RUN_WITH_EVERY_TABLE(tests);
 }

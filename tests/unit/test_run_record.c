@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "harness/base/memory.h"
+#include "harness/compute/cpu_kernels.h"
 #include "harness/store/provenance.h"
 #include "harness/store/run_record.h"
 #include "harness/store/task_record.h"
@@ -189,10 +190,11 @@ static void test_config_header_and_provenance_are_there(void **state) {
         assert_string_equal(text, attributes[i][1]);
         fl_memory_free(text);
     }
-    static const char *const known[] = {"compiler", "compiler_flags", "openblas",    "hdf5",
-                                        "libyaml",  "cjson",          "pcre2",       "utf8proc",
-                                        "xxhash",   "host",           "environment", "weights_hash_before"};
-    for (size_t i = 0; i < 12; i++) {
+    static const char *const known[] = {
+        "compiler",      "compiler_flags", "openblas", "hdf5", "libyaml",     "cjson",
+        "pcre2",         "utf8proc",       "xxhash",   "host", "environment", "weights_hash_before",
+        "vector_kernels"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char path[64];
         snprintf(path, sizeof path, "/provenance/%s", known[i]);
         if (!fl_run_reader_has(reader, path)) fail_msg("%s is missing", path);
@@ -296,6 +298,7 @@ static void test_environment_is_sorted_and_only_what_matters(void **state) {
     assert_true(first != NULL && second != NULL && first < second);
     assert_null(strstr(provenance.environment, "SECRET"));
     assert_non_null(strstr(provenance.openblas, "OpenBLAS"));
+    assert_string_equal(provenance.vector_kernels, fl_kernels_current()->name);
     fl_provenance_release(&provenance);
     assert_null(provenance.environment);
     char now[FL_TIME_TEXT_BYTES];
