@@ -144,6 +144,19 @@ static void test_powers_of_differences_keep_their_accuracy_far_from_zero(void **
         double exact = exp2(a[i] + 5000.0);
         assert_true(fabs((double)y[i] - exact) <= 2e-7 * exact);
     }
+    for (size_t at = 0; at < 37; at++) {
+        float log_decay[37] = {0};
+        double sum[37], kept = a[at];
+        log_decay[at] = NAN;
+        kernels->accumulate_decay(37, log_decay, NULL, a, sum);
+        assert_true(isnan(sum[at]) && sum[at == 0 ? 1 : at - 1] == 0.0);
+        a[at] = NAN;
+        kernels->exp2_difference(37, a, b, y);
+        assert_true(isnan(y[at]));
+        kernels->exp2_shifted(37, a, -5000.0, y);
+        assert_true(isnan(y[at]) && !isnan(y[at == 0 ? 1 : at - 1]));
+        a[at] = kept;
+    }
 }
 
 static void test_triangular_solves(void **unused) {
