@@ -57,6 +57,8 @@ typedef struct fl_kernels {
     void (*exp2_difference)(size_t n, const double *a, const double *b, float *y);
     /* y = 2^(a - b) for one b. */
     void (*exp2_shifted)(size_t n, const double *a, double b, float *y);
+    /* y = exp(x - shift) in float64, within two units in its last place; x - shift <= 709; 0 below -708. */
+    void (*exp_wide)(size_t n, const float *x, double shift, double *y);
 
     /* output = activation(gate) * up; and its gradients. */
     void (*silu_gate)(size_t n, const float *gate, const float *up, float *output);

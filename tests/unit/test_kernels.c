@@ -100,6 +100,37 @@ static void test_elementary_functions_stay_within_their_bounds(void **unused) {
     }
 }
 
+static void test_the_exponential_in_float64(void **unused) {
+    (void)unused;
+    enum { N = 4099, LIMITS = 37 };
+    const fl_kernels *kernels = fl_kernels_current();
+    fl_random random;
+    fl_random_seed(&random, 12, 0);
+    float x[N];
+    double y[N], worst = 0.0;
+    for (double scale = 0.01; scale < 1000.0; scale *= 3.0) {
+        const double shift = scale * fl_random_normal(&random);
+        for (size_t i = 0; i < N; i++) x[i] = (float)(shift - scale * fl_random_uniform(&random));
+        kernels->exp_wide(N, x, shift, y);
+        for (size_t i = 0; i < N; i++) {
+            const long double exact = expl((long double)((double)x[i] - shift));
+            if ((double)x[i] - shift < -708.0) {
+                assert_true(y[i] == 0.0);
+            } else {
+                worst = fmax(worst, (double)(fabsl((long double)y[i] - exact) / exact));
+            }
+        }
+    }
+    printf("worst: exponential in float64 (%s) %.3g\n", kernels->name, worst);
+    assert_true(worst <= 2 * DBL_EPSILON);
+    for (size_t i = 0; i < LIMITS; i++) x[i] = (const float[4]){-INFINITY, NAN, 3.0f, -1e30f}[i % 4];
+    kernels->exp_wide(LIMITS, x, 3.0, y);
+    for (size_t i = 0; i < LIMITS; i++) {
+        const double expected = i % 4 == 2 ? 1.0 : 0.0;
+        assert_true(i % 4 == 1 ? isnan(y[i]) : y[i] == expected);
+    }
+}
+
 /* In every lane: full vectors and what is left behind them. */
 static void test_elementary_functions_at_the_limits(void **unused) {
     (void)unused;
@@ -532,6 +563,7 @@ static void test_tables_are_selected_by_name(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementary_functions_stay_within_their_bounds),
+        cmocka_unit_test(test_the_exponential_in_float64),
         cmocka_unit_test(test_elementary_functions_at_the_limits),
         cmocka_unit_test(test_powers_of_differences_keep_their_accuracy_far_from_zero),
         cmocka_unit_test(test_triangular_solves),
