@@ -91,9 +91,11 @@ static void merge_head_backward(const fl_merge_backward_work *work, size_t token
     double along_exact = exact == NULL ? 0.0 : dot(n, gradient, exact);
     double along_read = read == NULL || weights.read == 0.0 ? 0.0 : weights.read * dot(n, gradient, read);
     double along_output = (shares ? weights.exact * along_exact : 0.0) + along_read;
-    for (size_t i = 0; i < n; i++) {
-        if (exact != NULL) out->exact[of_head * n + i] = (float)(weights.exact * gradient[i]);
-        if (read != NULL) out->read[of_read + i] = (float)(weights.read * gradient[i]);
+    for (size_t i = 0; read != NULL && i < n; i++) {
+        out->read[of_read + i] = (float)(weights.read * gradient[i]);
+    }
+    for (size_t i = 0; out->exact != NULL && i < n; i++) {
+        out->exact[of_head * n + i] = (float)(weights.exact * gradient[i]);
     }
     if (read != NULL && call->normaliser) {
         double mass = read[n];
@@ -102,8 +104,8 @@ static void merge_head_backward(const fl_merge_backward_work *work, size_t token
         out->read[of_read + n] = (float)(-slope * along_output);
     }
     double of_log = shares && weights.exact > 0.0 ? weights.exact * (along_exact - along_output) : 0.0;
-    if (exact != NULL) out->log_sum_exp[of_head] = (float)of_log;
-    if (call->merge == FL_MERGE_LOLCATS && exact != NULL) out->largest[of_head] = (float)-of_log;
+    if (out->log_sum_exp != NULL) out->log_sum_exp[of_head] = (float)of_log;
+    if (call->merge == FL_MERGE_LOLCATS && out->largest != NULL) out->largest[of_head] = (float)-of_log;
     if (shares && out->window_factor != NULL) {
         out->window_factor[head] += (float)(of_log / (1.0 + exp((double)call->window_factor[head])));
     }

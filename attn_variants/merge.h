@@ -47,7 +47,7 @@ void fl_merge_run(fl_threads *threads, const fl_merge_call *call);
 typedef struct fl_merge_gradients {
     const float *output;   /* [T][H][D], given; the rest is overwritten */
     float *read;           /* strides of the call's read; other places are left alone. NULL without a linear branch */
-    float *exact;          /* [T][H][D], NULL without an exact set */
+    float *exact;          /* [T][H][D]; this and the next two are NULL without an exact set and when not wanted */
     float *log_sum_exp;    /* [T][H]; 0 in merges that do not look at it */
     float *largest;        /* [T][H], for lolcats only */
     float *window_factor;  /* [H], added to; NULL when not wanted */

@@ -10,8 +10,9 @@
 typedef struct fl_backward_work {
     const fl_mixer_block *block;
     const fl_mixer_plan *plan;
-    float *parameters;                                 /* the caller's block, or NULL */
-    float *merged_read;                                /* [H][T*m][Dv] */
+    float *parameters;  /* the caller's block, or NULL */
+    bool inputs;        /* query, key and value below are wanted; else they and what leads to them are NULL */
+    float *merged_read; /* [H][T*m][Dv] */
     float *merged_exact, *merged_log, *merged_largest; /* [T][H][D], [T][H], [T][H] */
     float *stream_query;                               /* [H][T*m][Dk] */
     fl_write_rows stream;                              /* by step */
@@ -44,20 +45,25 @@ static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
     return FL_ALLOCATE(&work->beta, tokens * heads, error);
 }
 
-static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
+static fl_status allocate_inputs(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     size_t tokens = work->block->tokens, queries = tokens * plan->shape.query_heads;
     size_t keys = tokens * plan->shape.kv_heads * plan->shape.head_dim;
     FL_TRY(FL_ALLOCATE(&work->query, queries * plan->shape.head_dim, error));
     FL_TRY(FL_ALLOCATE(&work->key, keys, error));
     FL_TRY(FL_ALLOCATE(&work->value, keys, error));
+    if (!plan->exact) return FL_OK;
     FL_TRY(FL_ALLOCATE(&work->merged_exact, queries * plan->shape.head_dim, error));
     FL_TRY(FL_ALLOCATE(&work->merged_log, queries, error));
     FL_TRY(FL_ALLOCATE(&work->merged_largest, queries, error));
     size_t rows = work->block->mixer->exact.capacity * plan->shape.kv_heads * plan->shape.head_dim;
     FL_TRY(FL_ALLOCATE(&work->key_rows, rows, error));
-    FL_TRY(FL_ALLOCATE(&work->value_rows, rows, error));
-    return plan->linear ? allocate_linear(work, error) : FL_OK;
+    return FL_ALLOCATE(&work->value_rows, rows, error);
+}
+
+static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
+    if (work->inputs) FL_TRY(allocate_inputs(work, error));
+    return work->plan->linear ? allocate_linear(work, error) : FL_OK;
 }
 
 static void release_work(fl_backward_work *work) {
@@ -84,7 +90,7 @@ static void merge_backward(fl_backward_work *work, const float *gradient_output)
     size_t last = (plan->micro_steps - 1) * plan->value_dim;
     fl_merge_gradients gradients = {.output = gradient_output,
                                     .read = plan->linear ? work->merged_read + last : NULL,
-                                    .exact = plan->exact ? work->merged_exact : NULL,
+                                    .exact = work->merged_exact,
                                     .log_sum_exp = work->merged_log,
                                     .largest = work->merged_largest,
                                     .window_factor = gradient_of(work, "merge.window_factor")};
@@ -214,7 +220,7 @@ static void inputs_backward(fl_backward_work *work) {
             fl_short_conv_backward(plan->compute->threads, &call, &gradients);
             continue;
         }
-        for (size_t at = 0; at < block->tokens * heads; at++) {
+        for (size_t at = 0; work->inputs && at < block->tokens * heads; at++) {
             size_t token = at / heads, source = at % heads / (heads / sources);
             float *to = outputs[i] + (token * sources + source) * head_dim;
             for (size_t j = 0; j < head_dim; j++) to[j] += work->linear[i][at * head_dim + j];
@@ -309,7 +315,7 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     size_t inputs = work->block->tokens * plan->shape.model_dim;
     FL_TRY(allocate_work(work, error));
     merge_backward(work, gradient_output);
-    if (plan->exact) FL_TRY(exact_backward(work, results, error));
+    if (plan->exact && work->inputs) FL_TRY(exact_backward(work, results, error));
     if (gradient_input != NULL) memset(gradient_input, 0, inputs * sizeof *gradient_input);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
@@ -401,7 +407,11 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
     }
     size_t tokens = tape->block.tokens;
     if (tokens == 0) return FL_OK;
-    fl_backward_work work = {.block = &tape->block, .plan = plan, .parameters = gradient_parameters};
+    fl_backward_work work = {.block = &tape->block,
+                             .plan = plan,
+                             .parameters = gradient_parameters,
+                             .inputs =
+                                 gradient_query != NULL || gradient_key != NULL || gradient_value != NULL};
     fl_status status = run_backward(&work, gradient_output, tape->results, gradient_input, error);
     if (status == FL_OK) {
         size_t keys = tokens * shape->kv_heads * shape->head_dim;

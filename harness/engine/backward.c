@@ -347,14 +347,16 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
     fl_full_attention_from_rows(config, tokens, backward->gradient_value_rows, backward->gradient_value);
 }
 
-/* The same of a linearised layer, with the gradients of its attention input (gates only) and parameters. The
- * mix itself is wanted only where an adapter sits on the output projection. */
+/* The same of a linearised layer, with the gradients of its attention input (gates only) and parameters; in
+ * the lowest layer only those that an adapter needs. The mix itself is wanted only where an adapter sits on
+ * the output projection. */
 static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter, size_t layer, size_t tokens,
                                 float *gradient_parameters, fl_error *error) {
     const fl_network *network = backward->network;
     fl_compute *compute = network->compute;
     fl_block *block = &backward->block;
     bool adapted = adapter->parts[FL_LORA_OUTPUT].a != NULL;
+    bool lowest = layer == backward->lowest, projections = !lowest || adapter->rank > 0;
     fl_mixer_call call = mixer_call(block, tokens, adapted ? block->mix : NULL);
     fl_mixer_tape *tape = NULL;
     FL_TRY(fl_mixer_record(compute, backward->mechanism, layer, &call, &tape, error));
@@ -364,9 +366,10 @@ static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter
         fl_adapter_backward(compute, adapter, FL_LORA_OUTPUT, tokens, block->mix, backward->gradient_stream,
                             block->low, gradient_parameters, backward->gradient_mix);
     }
-    fl_status status = fl_mixer_tape_backward(tape, backward->gradient_mix, backward->gradient_query,
-                                              backward->gradient_key, backward->gradient_value,
-                                              backward->gradient_input, gradient_parameters, error);
+    fl_status status = fl_mixer_tape_backward(
+        tape, backward->gradient_mix, projections ? backward->gradient_query : NULL,
+        projections ? backward->gradient_key : NULL, projections ? backward->gradient_value : NULL,
+        lowest ? NULL : backward->gradient_input, gradient_parameters, error);
     fl_mixer_tape_destroy(tape);
     return status;
 }
