@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "harness/compute/vector_math.h"
+
 bool fl_merge_has_gamma(fl_merge merge) {
     return merge == FL_MERGE_LOLCATS || merge == FL_MERGE_LOLCATS_INVARIANT;
 }
@@ -70,12 +72,6 @@ typedef struct fl_merge_backward_work {
     const fl_merge_gradients *gradients;
 } fl_merge_backward_work;
 
-static double dot(size_t n, const float *x, const float *y) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * y[i];
-    return sum;
-}
-
 /* With y = p a + c R, c = (1 - p) / z and p = 1 / (1 + z e^-E):  dR = c g,  dz = -c g.y,  da = p g,  dE = p
  * (g.a - g.y). */
 static void merge_head_backward(const fl_merge_backward_work *work, size_t token, size_t head) {
@@ -88,9 +84,10 @@ static void merge_head_backward(const fl_merge_backward_work *work, size_t token
     const float *exact = call->exact == NULL ? NULL : call->exact + of_head * n;
     fl_merge_weights weights = weights_of(call, token, head, read);
     bool shares = fl_merge_shares_normaliser(call->merge) && read != NULL && exact != NULL;
-    double along_exact = exact == NULL ? 0.0 : dot(n, gradient, exact);
-    double along_read = read == NULL || weights.read == 0.0 ? 0.0 : weights.read * dot(n, gradient, read);
-    double along_output = (shares ? weights.exact * along_exact : 0.0) + along_read;
+    double along_exact = shares ? fl_vector_dot_float64(n, gradient, exact) : 0.0, along_read = 0.0;
+    if (read != NULL && weights.read != 0.0 && (shares || call->normaliser))
+        along_read = weights.read * fl_vector_dot_float64(n, gradient, read);
+    double along_output = weights.exact * along_exact + along_read;
     for (size_t i = 0; read != NULL && i < n; i++) {
         out->read[of_read + i] = (float)(weights.read * gradient[i]);
     }

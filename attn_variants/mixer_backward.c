@@ -1,10 +1,10 @@
 #include "attn_variants/mixer_backward.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
+#include "harness/compute/vector_math.h"
 
 /* All gradients on the way, for the whole sequence. */
 typedef struct fl_backward_work {
@@ -238,14 +238,47 @@ typedef struct fl_activation_work {
     float *gradient;
 } fl_activation_work;
 
+enum { ACTIVATION_PIECE = 64 };
+
+/* y = 1 - exp(x) for x <= 0, within 1.1e-7 of itself: a series where the difference would cancel. NaN stays.
+ * Loops over local arrays of one length, so that they go into vector registers. */
+static void one_minus_exp(const float *x, float *y) {
+    float series[ACTIVATION_PIECE], power[ACTIVATION_PIECE], at[ACTIVATION_PIECE];
+    memcpy(at, x, sizeof at);
+    fl_vector_exp(ACTIVATION_PIECE, at, power);
+    for (size_t i = 0; i < ACTIVATION_PIECE; i++) {
+        float sum = 1.0f + at[i] * (1.0f / 8.0f);
+        sum = 1.0f + at[i] * sum * (1.0f / 7.0f);
+        sum = 1.0f + at[i] * sum * (1.0f / 6.0f);
+        sum = 1.0f + at[i] * sum * (1.0f / 5.0f);
+        sum = 1.0f + at[i] * sum * (1.0f / 4.0f);
+        sum = 1.0f + at[i] * sum * (1.0f / 3.0f);
+        series[i] = -at[i] * (1.0f + at[i] * sum * (1.0f / 2.0f));
+    }
+    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = 1.0f - power[i];
+    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = at[i] > -0.5f ? series[i] : power[i];
+    memcpy(y, power, sizeof power);
+}
+
+/* d log sigmoid(x) / dx = 1 - sigmoid(x). */
+static void log_sigmoid_backward(size_t count, const float *activated, float *gradient) {
+    for (size_t done = 0; done < count; done += ACTIVATION_PIECE) {
+        size_t part = count - done < ACTIVATION_PIECE ? count - done : ACTIVATION_PIECE;
+        float log_sigmoid[ACTIVATION_PIECE] = {0}, slope[ACTIVATION_PIECE];
+        memcpy(log_sigmoid, activated + done, part * sizeof *activated);
+        one_minus_exp(log_sigmoid, slope);
+        for (size_t i = 0; i < part; i++) gradient[done + i] *= slope[i];
+    }
+}
+
 static void activation_backward_token(void *context, size_t token, size_t worker) {
     (void)worker;
     const fl_activation_work *work = context;
     const float *activated = work->activated + token * work->columns;
     float *gradient = work->gradient + token * work->columns;
-    for (size_t i = 0; i < work->columns; i++) {
-        if (work->activation == FL_ACTIVATE_LOG_SIGMOID) gradient[i] *= -expm1f(activated[i]);
-        if (work->activation == FL_ACTIVATE_SIGMOID) gradient[i] *= activated[i] * (1.0f - activated[i]);
+    if (work->activation == FL_ACTIVATE_LOG_SIGMOID) log_sigmoid_backward(work->columns, activated, gradient);
+    for (size_t i = 0; work->activation == FL_ACTIVATE_SIGMOID && i < work->columns; i++) {
+        gradient[i] *= activated[i] * (1.0f - activated[i]);
     }
 }
 

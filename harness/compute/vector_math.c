@@ -79,3 +79,14 @@ float fl_vector_dot(size_t n, const float *x, const float *y) {
 double fl_vector_sum_of_squares(size_t n, const float *x) {
     return fl_kernels_current()->sum_of_squares(n, x);
 }
+
+double fl_vector_dot_float64(size_t n, const float *x, const float *y) {
+    double sum[8] = {0.0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+#pragma GCC unroll 8
+        for (size_t j = 0; j < 8; j++) sum[j] += (double)x[i + j] * y[i + j];
+    }
+    for (size_t j = 0; i + j < n; j++) sum[j] += (double)x[i + j] * y[i + j];
+    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}

@@ -16,5 +16,6 @@ void fl_vector_softplus(size_t n, const float *x, float *y);    /* log(1 + exp(x
 
 float fl_vector_dot(size_t n, const float *x, const float *y);
 double fl_vector_sum_of_squares(size_t n, const float *x); /* summed in float64 */
+double fl_vector_dot_float64(size_t n, const float *x, const float *y); /* likewise, and no product is rounded */
 
 #endif
