@@ -159,9 +159,7 @@ fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error) 
 }
 
 bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other) {
-    const fl_variant *variant = mixer->plan.variant, *others = other->plan.variant;
-    return mixer->plan.exact && other->plan.exact && variant->cache_budget == 0 &&
-           others->cache_budget == 0 && variant->sinks == others->sinks && variant->window == others->window;
+    return fl_variant_shares_exact_set(mixer->plan.variant, other->plan.variant);
 }
 
 size_t fl_mixer_position(const fl_mixer *mixer) {

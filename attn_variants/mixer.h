@@ -56,7 +56,7 @@ void fl_mixer_reset(fl_mixer *mixer); /* back to position 0 */
 
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error);
 
-/* Whether both have the same exact set at all times: equal sinks and window, no routed cache. */
+/* fl_variant_shares_exact_set of their variants. */
 bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other);
 
 /* An independent copy of the timeline so far. */

@@ -109,14 +109,15 @@ static void add_rows(const fl_backward_work *work, const float *rows, float *gra
     }
 }
 
-static fl_status exact_backward(fl_backward_work *work, bool results, fl_error *error) {
+/* known: the forward pass's results are in the scratch. */
+static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     fl_compute *compute = plan->compute;
     bool shares = fl_merge_shares_normaliser(plan->variant->merge) && plan->linear;
     fl_attention_call call;
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(work->block, &call, &lifetimes, error));
-    if (!results) call.output = call.log_sum_exp = NULL;
+    if (!known) call.output = call.log_sum_exp = NULL;
     compute->ops->attention_backward(compute, &call, work->merged_exact, shares ? work->merged_log : NULL,
                                      work->query, work->key_rows, work->value_rows);
     if (plan->variant->merge == FL_MERGE_LOLCATS && shares) {
@@ -342,13 +343,13 @@ static void gates_backward(fl_backward_work *work, float *gradient_input) {
 
 /* Whole. */
 
-static fl_status run_backward(fl_backward_work *work, const float *gradient_output, bool results,
+static fl_status run_backward(fl_backward_work *work, const float *gradient_output, bool exact_known,
                               float *gradient_input, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     size_t inputs = work->block->tokens * plan->shape.model_dim;
     FL_TRY(allocate_work(work, error));
     merge_backward(work, gradient_output);
-    if (plan->exact && work->inputs) FL_TRY(exact_backward(work, results, error));
+    if (plan->exact && work->inputs) FL_TRY(exact_backward(work, exact_known, error));
     if (gradient_input != NULL) memset(gradient_input, 0, inputs * sizeof *gradient_input);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
@@ -384,7 +385,7 @@ struct fl_mixer_tape {
     fl_mixer *mixer;
     fl_mixer_scratch scratch;
     fl_mixer_block block;
-    bool results; /* reads and exact outputs are in the scratch */
+    bool exact; /* the softmax over the exact set is in the scratch */
 };
 
 /* The merge's derivative looks at its inputs only where a normaliser is shared or divided by. */
@@ -397,7 +398,7 @@ static fl_status record(fl_compute *compute, const fl_mechanism *mechanism, size
     *out = NULL;
     fl_mixer_tape *tape = NULL;
     FL_TRY(FL_ALLOCATE(&tape, 1, error));
-    tape->results = results;
+    tape->exact = results || call->exact != NULL;
     fl_status status = fl_mixer_create(compute, mechanism, layer, &tape->mixer, error);
     if (status == FL_OK && call->tokens > 0) {
         status = fl_mixer_replay(tape->mixer, call, results, &tape->scratch, &tape->block, error);
@@ -445,7 +446,7 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
                              .parameters = gradient_parameters,
                              .inputs =
                                  gradient_query != NULL || gradient_key != NULL || gradient_value != NULL};
-    fl_status status = run_backward(&work, gradient_output, tape->results, gradient_input, error);
+    fl_status status = run_backward(&work, gradient_output, tape->exact, gradient_input, error);
     if (status == FL_OK) {
         size_t keys = tokens * shape->kv_heads * shape->head_dim;
         hand_over(gradient_query, work.query, tokens * shape->query_heads * shape->head_dim);

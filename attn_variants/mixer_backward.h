@@ -16,8 +16,9 @@
 
 typedef struct fl_mixer_tape fl_mixer_tape;
 
-/* Forward over a whole sequence from its first token, everything kept. call->output is filled when it is not NULL; the other
- * optional outputs are not. The call's inputs, mechanism and compute are borrowed until the tape is destroyed. */
+/* Forward over a whole sequence from its first token, everything kept. call->output is filled when it is not NULL, call->exact
+ * used and filled likewise; the other optional outputs are not. The call's inputs, call->exact's arrays, mechanism and compute
+ * are borrowed until the tape is destroyed. */
 fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, const fl_mixer_call *call,
                           fl_mixer_tape **out, fl_error *error);
 void fl_mixer_tape_destroy(fl_mixer_tape *tape);

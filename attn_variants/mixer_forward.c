@@ -281,8 +281,9 @@ static void log_leaving(const fl_mixer_block *block) {
     }
 }
 
-/* All of a block but the merge. */
-static fl_status compute_block(fl_mixer_block *block, bool results, fl_error *error) {
+/* All of a block but the merge; with the softmax over the exact set and the reads, or without them where
+ * routing does not need them. */
+static fl_status compute_block(fl_mixer_block *block, bool exact, bool reads, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     bool caches = plan->variant->cache_budget > 0;
     if (plan->exact) FL_TRY(append_exact(block, error));
@@ -292,15 +293,14 @@ static fl_status compute_block(fl_mixer_block *block, bool results, fl_error *er
     } else {
         log_leaving(block);
     }
-    if (!results) return FL_OK;
-    if (plan->exact) FL_TRY(attend(block, error));
+    if (plan->exact && exact) FL_TRY(attend(block, error));
     bool advanced = caches && plan->route == FL_ROUTE_SELF_RECALL;
-    return plan->linear && !advanced ? fl_mixer_advance(block, 0, block->tokens, error) : FL_OK;
+    return plan->linear && reads && !advanced ? fl_mixer_advance(block, 0, block->tokens, error) : FL_OK;
 }
 
 static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
     fl_mixer *mixer = block->mixer;
-    FL_TRY(compute_block(block, true, error));
+    FL_TRY(compute_block(block, true, true, error));
     fl_merge_call merge = fl_mixer_merge_call(block);
     fl_merge_run(mixer->plan.compute->threads, &merge);
     for (size_t step = 0; mixer->plan.linear && step < block->tokens; step++) {
@@ -352,6 +352,7 @@ static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const
                             .input = call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
                             .output = call->output == NULL ? NULL : call->output + at * query_row,
                             .wants_norm = plan->linear && call->state_norm != NULL,
+                            .exact_known = call->exact != NULL && call->exact->filled,
                             .mode = call->mode};
     if (!plan->linear) return block;
     block.stream = fl_write_rows_in(&plan->layout, tokens, scratch->stream_block);
@@ -361,14 +362,21 @@ static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const
     return block;
 }
 
+/* The softmax over the exact set of tokens at, at + 1, ... of a call lies in what is shared, if anything is.
+ */
+static void use_share(const fl_mixer_plan *plan, const fl_exact_share *share, size_t at,
+                      fl_mixer_scratch *scratch) {
+    if (share == NULL) return;
+    assert(fl_variant_shares_exact_set(plan->variant, plan->variant));
+    scratch->exact = share->output + at * plan->shape.query_heads * plan->shape.head_dim;
+    scratch->log_sum_exp = share->log_sum_exp + at * plan->shape.query_heads;
+}
+
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
     if (call->tokens == 0) return FL_OK;
     fl_mixer_scratch scratch;
     bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
-    const fl_attention_shape *shape = &mixer->plan.shape;
-    size_t query_row = shape->query_heads * shape->head_dim;
     fl_exact_share *share = call->exact;
-    assert(share == NULL || fl_mixer_shares_exact(mixer, mixer));
     size_t bytes = scratch_plan(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch);
     fl_lent_memory lent;
     FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, &lent, error));
@@ -376,13 +384,9 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     fl_status status = FL_OK;
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
-        if (share != NULL) {
-            scratch.exact = share->output + at * query_row;
-            scratch.log_sum_exp = share->log_sum_exp + at * shape->query_heads;
-        }
+        use_share(&mixer->plan, share, at, &scratch);
         fl_mixer_block block =
             block_of(mixer, call, &scratch, at, left < scratch.block ? left : scratch.block);
-        block.exact_known = share != NULL && share->filled;
         status = forward_block(&block, error);
         if (status == FL_OK) hand_over(&block, call, at);
     }
@@ -409,8 +413,10 @@ fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool resul
     fl_mixer_call inputs = *call;
     inputs.output = NULL;
     inputs.state_norm = NULL;
+    use_share(&mixer->plan, call->exact, 0, scratch);
     *block = block_of(mixer, &inputs, scratch, 0, call->tokens);
-    fl_status status = compute_block(block, results, error);
+    fl_status status = compute_block(block, results || call->exact != NULL, results, error);
     if (status != FL_OK) fl_memory_free(scratch->memory);
+    if (status == FL_OK && call->exact != NULL) call->exact->filled = true;
     return status;
 }

@@ -92,7 +92,7 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
 
 /* The whole sequence as one block, with everything that was computed on the way kept in the scratch: what the backward pass
  * starts from. The mixer must be fresh. results: also the softmax over the exact set and the reads (else only where routing
- * needs them). On success the scratch's memory is the caller's. Nothing is merged. */
+ * needs them; the softmax also where the call shares it). On success the scratch's memory is the caller's. Nothing is merged. */
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
                           fl_mixer_block *block, fl_error *error);
 /* Bytes of the scratch of a replay. */

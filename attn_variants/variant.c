@@ -560,6 +560,11 @@ bool fl_variant_has_exact_set(const fl_variant *variant) {
     return variant->window > 0 || variant->sinks > 0 || variant->cache_budget > 0;
 }
 
+bool fl_variant_shares_exact_set(const fl_variant *variant, const fl_variant *other) {
+    return fl_variant_has_exact_set(variant) && variant->cache_budget == 0 && other->cache_budget == 0 &&
+           variant->sinks == other->sinks && variant->window == other->window;
+}
+
 bool fl_variant_layer_is_softmax(const fl_variant *variant, size_t layer) {
     return strcmp(variant->rule->name, "softmax") == 0 || is_listed(variant, layer);
 }

@@ -89,6 +89,8 @@ fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layer
 /* Whether the exact set can ever hold a key, and whether there is a linear branch at all. */
 bool fl_variant_has_exact_set(const fl_variant *variant);
 bool fl_variant_has_linear(const fl_variant *variant);
+/* Whether both have the same exact set at all times: equal sinks and window, no routed cache. */
+bool fl_variant_shares_exact_set(const fl_variant *variant, const fl_variant *other);
 const char *fl_merge_name(fl_merge merge);
 const char *fl_route_name(fl_route route);
 /* "q", "k", "v", "o" */

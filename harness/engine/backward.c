@@ -14,8 +14,7 @@
 struct fl_backward {
     const fl_network *network;
     const fl_mechanism *mechanism;
-    size_t lowest;     /* linearised layer; = layers when there is none */
-    fl_mixer **mixers; /* [L], NULL in softmax layers */
+    size_t lowest; /* linearised layer; = layers when there is none */
     fl_rope rope;
     fl_block block; /* recomputed activations of the layer at hand */
     fl_full_attention attention;
@@ -24,7 +23,7 @@ struct fl_backward {
     fl_layer_error layer_error;
 
     size_t keep_bytes; /* at most so many for: */
-    float *kept;       /* [layers first_kept ..][kept_tokens][kept_floats] projections of the upper layers */
+    float *kept;       /* [layers first_kept ..][kept_tokens][kept_floats] of the upper layers */
     size_t first_kept, kept_tokens;
 
     size_t tokens; /* the buffers below hold so many */
@@ -38,48 +37,37 @@ struct fl_backward {
     float *gradient_key, *gradient_raw_key, *gradient_value;   /* [T][Hkv][D] */
     float *gradient_key_rows, *gradient_value_rows;            /* [Hkv][T][D] */
     float *gradient_gate, *gradient_up, *gradient_activated;   /* [T][F] */
+    float *exact_output, *exact_log; /* [T][H][D], [T][H]: the softmax over a layer's exact set */
 };
 
 static const fl_model_config *config_of(const fl_backward *backward) {
     return &backward->network->model->config;
 }
 
-static fl_status create_mixers(fl_backward *backward, fl_error *error) {
-    size_t layers = config_of(backward)->layers;
-    backward->lowest = layers;
-    FL_TRY(FL_ALLOCATE(&backward->mixers, layers, error));
-    for (size_t l = layers; l-- > 0;) {
-        if (fl_variant_layer_is_softmax(backward->mechanism->variant, l)) continue;
-        backward->lowest = l;
-        FL_TRY(
-            fl_mixer_create(backward->network->compute, backward->mechanism, l, &backward->mixers[l], error));
-    }
-    return FL_OK;
+static bool is_softmax(const fl_backward *backward, size_t layer) {
+    return fl_variant_layer_is_softmax(backward->mechanism->variant, layer);
 }
 
 fl_status fl_backward_create(const fl_network *network, const fl_mechanism *mechanism, fl_backward **out,
                              fl_error *error) {
     *out = NULL;
     fl_backward *backward = NULL;
-    fl_status status = FL_OK;
     FL_TRY(FL_ALLOCATE(&backward, 1, error));
     backward->network = network;
     backward->mechanism = mechanism;
-    FL_TRY_DONE(status, create_mixers(backward, error));
-    FL_TRY_DONE(status, fl_rope_create(&network->model->config, &backward->rope, error));
+    while (backward->lowest < network->model->config.layers && is_softmax(backward, backward->lowest))
+        backward->lowest++;
+    fl_status status = fl_rope_create(&network->model->config, &backward->rope, error);
+    if (status != FL_OK) {
+        fl_backward_destroy(backward);
+        return status;
+    }
     *out = backward;
     return FL_OK;
-done:
-    fl_backward_destroy(backward);
-    return status;
 }
 
 void fl_backward_destroy(fl_backward *backward) {
     if (backward == NULL) return;
-    for (size_t l = 0; backward->mixers != NULL && l < config_of(backward)->layers; l++) {
-        fl_mixer_destroy(backward->mixers[l]);
-    }
-    fl_memory_free(backward->mixers);
     fl_rope_release(&backward->rope);
     fl_block_release(&backward->block);
     fl_logit_loss_release(&backward->loss);
@@ -95,39 +83,48 @@ void fl_backward_destroy(fl_backward *backward) {
 static size_t mixer_bytes(const fl_backward *backward, size_t tokens) {
     size_t most = 0;
     for (size_t l = backward->lowest; l < config_of(backward)->layers; l++) {
-        if (backward->mixers[l] == NULL) continue;
+        if (is_softmax(backward, l)) continue;
         size_t bytes = fl_mixer_tape_bytes(backward->network->compute, backward->mechanism, l, tokens);
         if (bytes > most) most = bytes;
     }
     return most;
 }
 
-/* Floats a token of what is kept of a layer. */
+static bool normalises_queries(const fl_backward *backward) {
+    return backward->network->layers[0].query_norm != NULL;
+}
+
+/* Floats a token of what is kept of a layer: what kept_block and exact_of place. */
 static size_t kept_floats(const fl_backward *backward) {
     const fl_model_config *config = config_of(backward);
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    return config->model_dim + 2 * query + 3 * key + 2 * config->mlp_dim;
+    size_t raw = normalises_queries(backward) ? query + key : 0;
+    return config->model_dim + 2 * query + config->query_heads + 2 * key + raw + 2 * config->mlp_dim;
 }
 
 static bool is_kept(const fl_backward *backward, size_t layer) {
     return backward->kept != NULL && layer >= backward->first_kept;
 }
 
+static float *kept_layer(const fl_backward *backward, size_t layer) {
+    return backward->kept + (layer - backward->first_kept) * backward->kept_tokens * kept_floats(backward);
+}
+
 /* The block with the members that are kept of a layer in their place. */
 static fl_block kept_block(const fl_backward *backward, size_t layer) {
     const fl_model_config *config = config_of(backward);
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
+    bool normalises = normalises_queries(backward);
     fl_block block = backward->block;
-    float *next =
-        backward->kept + (layer - backward->first_kept) * backward->kept_tokens * kept_floats(backward);
+    float *next = kept_layer(backward, layer);
     const struct {
         float **member;
         size_t width;
     } parts[] = {{&block.attention_input, config->model_dim},
                  {&block.query, query},
-                 {&block.raw_query, query},
+                 {&block.raw_query, normalises ? query : 0},
                  {&block.key, key},
-                 {&block.raw_key, key},
+                 {&block.raw_key, normalises ? key : 0},
                  {&block.value, key},
                  {&block.gate, config->mlp_dim},
                  {&block.up, config->mlp_dim}};
@@ -136,6 +133,18 @@ static fl_block kept_block(const fl_backward *backward, size_t layer) {
         next += backward->kept_tokens * parts[i].width;
     }
     return block;
+}
+
+/* The softmax over a layer's exact set, behind what kept_block places; or where a layer that is not kept has
+ * it. */
+static fl_exact_share exact_of(const fl_backward *backward, size_t layer) {
+    const fl_model_config *config = config_of(backward);
+    size_t query = config->query_heads * config->head_dim,
+           placed = kept_floats(backward) - query - config->query_heads;
+    if (!is_kept(backward, layer))
+        return (fl_exact_share){.output = backward->exact_output, .log_sum_exp = backward->exact_log};
+    float *output = kept_layer(backward, layer) + backward->kept_tokens * placed;
+    return (fl_exact_share){.output = output, .log_sum_exp = output + backward->kept_tokens * query};
 }
 
 void fl_backward_keep(fl_backward *backward, size_t bytes) {
@@ -172,7 +181,7 @@ static fl_backward_parts parts_of(fl_backward *b) {
     const fl_model_config *config = config_of(b);
     size_t model = config->model_dim, mlp = config->mlp_dim, streams = config->layers * model;
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    return (fl_backward_parts){18,
+    return (fl_backward_parts){20,
                                {{&b->stream, model},
                                 {&b->layer_inputs, streams},
                                 {&b->middles, streams},
@@ -190,14 +199,17 @@ static fl_backward_parts parts_of(fl_backward *b) {
                                 {&b->gradient_value_rows, key},
                                 {&b->gradient_gate, mlp},
                                 {&b->gradient_up, mlp},
-                                {&b->gradient_activated, mlp}}};
+                                {&b->gradient_activated, mlp},
+                                {&b->exact_output, query},
+                                {&b->exact_log, config->query_heads}}};
 }
 
 /* Floats a token of `storage`. */
 static size_t storage_floats(const fl_backward *backward) {
     const fl_model_config *config = config_of(backward);
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
-    return (2 * config->layers + 5) * config->model_dim + 3 * query + 5 * key + 3 * config->mlp_dim;
+    return (2 * config->layers + 5) * config->model_dim + 4 * query + config->query_heads + 5 * key +
+           3 * config->mlp_dim;
 }
 
 size_t fl_backward_bytes(const fl_backward *backward) {
@@ -251,8 +263,12 @@ static fl_attention_call run_softmax(fl_backward *backward, size_t layer, size_t
     return fl_full_attention_run(&backward->attention, backward->network, layer, tokens, &backward->block);
 }
 
-static fl_mixer_call mixer_call(const fl_block *block, size_t tokens, float *output) {
+static fl_mixer_call mixer_call(const fl_backward *backward, fl_exact_share *exact, size_t tokens,
+                                float *output) {
+    const fl_variant *variant = backward->mechanism->variant;
+    const fl_block *block = &backward->block;
     return (fl_mixer_call){.tokens = tokens,
+                           .exact = fl_variant_shares_exact_set(variant, variant) ? exact : NULL,
                            .query = block->query,
                            .key = block->key,
                            .value = block->value,
@@ -260,14 +276,18 @@ static fl_mixer_call mixer_call(const fl_block *block, size_t tokens, float *out
                            .output = output};
 }
 
+/* By the tape, as the backward pass makes it again: what it gives in a layer that is not kept is the same. */
 static fl_status mix(fl_backward *backward, size_t layer, size_t tokens, fl_error *error) {
-    if (backward->mixers[layer] == NULL) {
+    if (is_softmax(backward, layer)) {
         run_softmax(backward, layer, tokens);
         return FL_OK;
     }
-    fl_mixer_call call = mixer_call(&backward->block, tokens, backward->block.mix);
-    fl_mixer_reset(backward->mixers[layer]);
-    return fl_mixer_forward(backward->mixers[layer], &call, error);
+    fl_exact_share exact = exact_of(backward, layer);
+    fl_mixer_call call = mixer_call(backward, &exact, tokens, backward->block.mix);
+    fl_mixer_tape *tape = NULL;
+    FL_TRY(fl_mixer_record(backward->network->compute, backward->mechanism, layer, &call, &tape, error));
+    fl_mixer_tape_destroy(tape);
+    return FL_OK;
 }
 
 static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer, size_t tokens,
@@ -354,10 +374,12 @@ static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter
                                 float *gradient_parameters, fl_error *error) {
     const fl_network *network = backward->network;
     fl_compute *compute = network->compute;
-    fl_block *block = &backward->block;
+    const fl_block *block = &backward->block;
     bool adapted = adapter->parts[FL_LORA_OUTPUT].a != NULL;
     bool lowest = layer == backward->lowest, projections = !lowest || adapter->rank > 0;
-    fl_mixer_call call = mixer_call(block, tokens, adapted ? block->mix : NULL);
+    fl_exact_share exact = exact_of(backward, layer);
+    exact.filled = is_kept(backward, layer);
+    fl_mixer_call call = mixer_call(backward, &exact, tokens, adapted ? block->mix : NULL);
     fl_mixer_tape *tape = NULL;
     FL_TRY(fl_mixer_record(compute, backward->mechanism, layer, &call, &tape, error));
     compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
@@ -416,7 +438,7 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     fl_block *block = &backward->block;
     if (!is_kept(backward, layer))
         fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, stream, block);
-    if (backward->mixers[layer] == NULL)
+    if (is_softmax(backward, layer))
         softmax_backward(backward, layer, tokens);
     else
         FL_TRY(mixer_backward(backward, &adapter, layer, tokens, parameters, error));
@@ -505,7 +527,7 @@ static fl_status prepare_frozen_pass(fl_backward *backward, fl_error *error) {
     size_t layers = config_of(backward)->layers;
     bool *wanted = NULL;
     FL_TRY(FL_ALLOCATE(&wanted, layers, error));
-    for (size_t l = 0; l < layers; l++) wanted[l] = backward->mixers[l] != NULL;
+    for (size_t l = 0; l < layers; l++) wanted[l] = !is_softmax(backward, l);
     const fl_frozen_budget nothing = {0};
     fl_status status =
         fl_frozen_pass_create(backward->network, wanted, 0, &nothing, &backward->frozen, error);

@@ -2,9 +2,9 @@
  *
  * One sequence from position 0 at a time, whole. The forward pass keeps two streams a layer (before it and after its attention);
  * everything else is recomputed layer by layer on the way down, which stops at the lowest linearised layer, except for the upper
- * layers' projections, which are kept as far as fl_backward_keep allows. What is kept changes no result. Nothing of size
+ * layers' projections and softmax over the exact set, which are kept as far as fl_backward_keep allows. What is kept changes no result. Nothing of size
  * [T][V] or [T][T] is ever held: logits and their gradients exist for a few rows at a time. Memory is about
- * 4 T (2 L E + 8 E + 6 F + 8 H D) bytes and the mixers' own; fl_backward_bytes says how much. No gradient with respect to the backbone exists. */
+ * 4 T (2 L E + 8 E + 6 F + 9 H D) bytes and the mixers' own; fl_backward_bytes says how much. No gradient with respect to the backbone exists. */
 #ifndef FL_ENGINE_BACKWARD_H
 #define FL_ENGINE_BACKWARD_H
 
@@ -27,7 +27,7 @@ void fl_backward_destroy(fl_backward *backward);
 size_t fl_backward_bytes(const fl_backward *backward);
 /* What sequences of up to `tokens` tokens will take with nothing kept. divergence: for fl_backward_divergence. */
 size_t fl_backward_bytes_needed(const fl_backward *backward, size_t tokens, bool divergence);
-/* Bytes that kept projections may take. To be called before the first pass. */
+/* Bytes that what is kept may take. To be called before the first pass. */
 void fl_backward_keep(fl_backward *backward, size_t bytes);
 
 /* Each adds weight * dLoss/d(parameters) to *gradient (NULL: the loss alone) and sets the loss; sums are float64. Ids must be
