@@ -516,7 +516,7 @@ typedef struct {
 static fl_status visit_layer(void *context, const fl_frozen_layer *target, fl_error *error) {
     const fl_layer_errors *wanted = context;
     fl_backward *backward = wanted->backward;
-    return fl_layer_error_run(&backward->layer_error, backward->network, backward->mechanism, target,
+    return fl_layer_error_run(&backward->layer_error, backward->network, backward->mechanism, target, NULL,
                               wanted->weight, wanted->normalise,
                               wanted->gradient != NULL ? wanted->gradient->layer[target->layer] : NULL,
                               &wanted->losses[target->layer], error);

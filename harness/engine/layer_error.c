@@ -48,8 +48,8 @@ static double subtract(size_t count, const float *frozen, float *linearised) {
 
 /* Forward on the tape, then back when a gradient is wanted. */
 static fl_status run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
-                     const fl_frozen_layer *target, double weight, double variance, fl_mixer_tape **tape,
-                     float *gradient_parameters, double *loss, fl_error *error) {
+                     const fl_frozen_layer *target, fl_exact_share *exact, double weight, double variance,
+                     fl_mixer_tape **tape, float *gradient_parameters, double *loss, fl_error *error) {
     const fl_network_layer *weights = &network->layers[target->layer];
     fl_compute *compute = network->compute;
     size_t tokens = target->tokens, count = tokens * network->model->config.model_dim;
@@ -58,7 +58,8 @@ static fl_status run(fl_layer_error *scratch, const fl_network *network, const f
                                 .key = target->key,
                                 .value = target->value,
                                 .input = target->attention_input,
-                                .output = scratch->mix};
+                                .output = scratch->mix,
+                                .exact = exact};
     FL_TRY(fl_mixer_record(compute, mechanism, target->layer, &call, tape, error));
     compute->ops->linear(compute, weights->output, weights->output_bias, tokens, scratch->mix,
                          scratch->difference);
@@ -71,12 +72,13 @@ static fl_status run(fl_layer_error *scratch, const fl_network *network, const f
 }
 
 fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network,
-                             const fl_mechanism *mechanism, const fl_frozen_layer *target, double weight,
-                             bool normalise, float *gradient_parameters, double *loss, fl_error *error) {
+                             const fl_mechanism *mechanism, const fl_frozen_layer *target,
+                             fl_exact_share *exact, double weight, bool normalise, float *gradient_parameters,
+                             double *loss, fl_error *error) {
     fl_mixer_tape *tape = NULL;
     FL_TRY(reserve(scratch, &network->model->config, target->tokens, error));
-    fl_status status = run(scratch, network, mechanism, target, weight, normalise ? target->variance : 1.0,
-                           &tape, gradient_parameters, loss, error);
+    fl_status status = run(scratch, network, mechanism, target, exact, weight,
+                           normalise ? target->variance : 1.0, &tape, gradient_parameters, loss, error);
     fl_mixer_tape_destroy(tape);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "attn_variants/mechanism.h"
+#include "attn_variants/mixer.h"
 #include "harness/base/status.h"
 #include "harness/engine/frozen_pass.h"
 #include "harness/engine/network.h"
@@ -26,9 +27,10 @@ size_t fl_layer_error_bytes(const fl_layer_error *scratch, const fl_model_config
 fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error);
 
 /* *loss = mean square of (linearised - frozen) attention block output, divided by target->variance when `normalise`. Adds
- * weight * its gradient to gradient_parameters (a block laid out as the layer's; NULL: the loss alone). */
+ * weight * its gradient to gradient_parameters (a block laid out as the layer's; NULL: the loss alone). exact: as in
+ * fl_mixer_call, or NULL. */
 fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
-                             const fl_frozen_layer *target, double weight, bool normalise,
+                             const fl_frozen_layer *target, fl_exact_share *exact, double weight, bool normalise,
                              float *gradient_parameters, double *loss, fl_error *error);
 
 #endif

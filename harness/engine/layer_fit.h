@@ -1,6 +1,7 @@
 /* Layer fit: the layer-wise objective for several mechanisms at once. Each step runs the frozen model forward once, and every
  * mechanism's layers are fitted to what its attention blocks gave on the same inputs, each layer by itself and without a
- * gradient through the backbone. A mechanism comes out bit for bit as it would alone (fl_training_run is the case of one). */
+ * gradient through the backbone. Those with the same exact set share its softmax. A mechanism comes out bit for bit as it would
+ * alone (fl_training_run is the case of one). */
 #ifndef FL_ENGINE_LAYER_FIT_H
 #define FL_ENGINE_LAYER_FIT_H
 

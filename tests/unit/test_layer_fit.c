@@ -18,7 +18,7 @@ enum { VOCABULARY = 31, SEQUENCES = 3, MEMBERS = 3, STEPS = 7 };
 
 static const char *const variants[MEMBERS] = {
     "rule: kda\nwindow: 6\nsinks: 2\nshort_conv: {kernel: 4, init: torch}\n",
-    "rule: gla\nwindow: 5\nsinks: 1\nmerge: half\nsoftmax_layers: [1]\n",
+    "rule: gla\nwindow: 6\nsinks: 2\nmerge: half\nsoftmax_layers: [1]\n",
     "rule: hedgehog\nwindow: 4\n",
 };
 
