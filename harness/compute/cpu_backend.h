@@ -1,6 +1,7 @@
-/* The cpu backend's private parts: what its files share. Large matrix products go to OpenBLAS, one thread a
- * call, small ones to a kernel of our own (cpu_kernels.h), as does everything elementwise. Work is cut into
- * items by shape and number of threads, never by who is free. */
+/* The cpu backend's private parts: what its files share. Products with weights and small ones go to a kernel of
+ * our own (cpu_kernels.h), as does everything elementwise; other matrix products, and without wide vectors those
+ * with weights too, to OpenBLAS, one thread a call. Work is cut into items by shape and number of threads, never
+ * by who is free. */
 #ifndef FL_COMPUTE_CPU_BACKEND_H
 #define FL_COMPUTE_CPU_BACKEND_H
 

@@ -1,7 +1,10 @@
 /* Products with weights and plain matrix products.
  *
- * Output is cut into tiles, one product each, of sizes that depend on the shape and the number of threads alone.
- * A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which would pack it first. */
+ * Output is cut into tiles, one product each, of sizes that depend on the shape and the number of threads
+ * alone. A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which would pack
+ * it first. Our own product packs only the weight, a panel at a time, and with wide vectors stays ahead of
+ * sgemm, which packs the input as well and clears the output first: 4 to 6 % at 512 tokens of SmolLM2's
+ * shapes with 256 bits as with 512 (docs/performance.md). */
 #include <assert.h>
 #include <cblas.h>
 #include <stdint.h>
@@ -130,7 +133,7 @@ static void linear_tile(const linear_context *c, const float *values, size_t fir
     float *output = c->output + token * stride + first;
     if (tokens <= FEW_TOKENS) {
         c->cpu->kernels->rows_times_tokens(rows, columns, values, tokens, input, output, stride);
-    } else if (tokens <= SOME_TOKENS) {
+    } else if (tokens <= SOME_TOKENS || c->cpu->kernels->large_products) {
         fl_cpu_block_product(c->cpu->kernels, FL_WHOLE, false, true, tokens, rows, columns, 1.0f, input,
                              columns, values, columns, false, output, stride);
     } else {
@@ -184,9 +187,23 @@ typedef struct {
     size_t tokens;
     const float *gradient_output;
     float *gradient_input;
-    float beta;
+    bool accumulate;
     size_t item_columns, column_items;
 } linear_backward_context;
+
+/* gradient_input [tokens][columns of them] (+)= gradient_output . values, over `depth` rows of the weight. */
+static void backward_product(const linear_backward_context *c, size_t tokens, size_t columns, size_t depth,
+                             const float *gradient_output, const float *values, bool accumulate,
+                             float *gradient_input) {
+    size_t rows = c->weight->tensor.rows, stride = c->weight->tensor.columns;
+    if (c->cpu->kernels->large_products) {
+        fl_cpu_block_product(c->cpu->kernels, FL_WHOLE, false, false, tokens, columns, depth, 1.0f,
+                             gradient_output, rows, values, stride, accumulate, gradient_input, stride);
+    } else {
+        fl_cpu_product(false, false, tokens, columns, depth, 1.0f, gradient_output, rows, values, stride,
+                       accumulate ? 1.0f : 0.0f, gradient_input, stride);
+    }
+}
 
 static void linear_backward_item(void *context, size_t item, size_t worker) {
     const linear_backward_context *c = context;
@@ -196,19 +213,17 @@ static void linear_backward_item(void *context, size_t item, size_t worker) {
     float *gradient_input = c->gradient_input + token * columns;
     if (c->weight->values != NULL) {
         size_t first = item % c->column_items * c->item_columns;
-        fl_cpu_product(false, false, tokens, at_most(c->item_columns, columns - first), rows, 1.0f,
-                       gradient_output, rows, c->weight->values + first, columns, c->beta,
-                       gradient_input + first, columns);
+        backward_product(c, tokens, at_most(c->item_columns, columns - first), rows, gradient_output,
+                         c->weight->values + first, c->accumulate, gradient_input + first);
         return;
     }
     float *panel = fl_cpu_scratch(c->cpu, worker);
-    float beta = c->beta;
+    bool accumulate = c->accumulate;
     for (size_t row = 0; row < rows; row += STREAM_ROWS) {
         size_t count = at_most(STREAM_ROWS, rows - row);
         fl_tensor_widen_rows(&c->weight->tensor, row, count, panel);
-        fl_cpu_product(false, false, tokens, columns, count, 1.0f, gradient_output + row, rows, panel,
-                       columns, beta, gradient_input, columns);
-        beta = 1.0f;
+        backward_product(c, tokens, columns, count, gradient_output + row, panel, accumulate, gradient_input);
+        accumulate = true;
     }
 }
 
@@ -221,7 +236,7 @@ void fl_cpu_linear_backward(fl_compute *compute, const fl_weight *weight, size_t
                                        .tokens = tokens,
                                        .gradient_output = gradient_output,
                                        .gradient_input = gradient_input,
-                                       .beta = accumulate ? 1.0f : 0.0f,
+                                       .accumulate = accumulate,
                                        .item_columns = balanced_tile(weight->tensor.columns, cpu->workers),
                                        .column_items = 1};
     if (weight->values != NULL) context.column_items = pieces(weight->tensor.columns, context.item_columns);
