@@ -1,7 +1,7 @@
-#include <math.h>
 #include <string.h>
 
 #include "attn_variants/attn_variant.h"
+#include "harness/compute/vector_math.h"
 
 enum { QUERY_MAP = 0, KEY_MAP };
 
@@ -16,29 +16,12 @@ static size_t key_dim(size_t head_dim, const void *options) {
 }
 
 /* z = x W, then phi = softmax(z) (+) softmax(-z). */
-static void project(size_t n, const float *x, const float *weight, float *z) {
-    memset(z, 0, n * sizeof *z);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t j = 0; j < n; j++) z[j] += x[i] * weight[i * n + j];
-    }
-}
-
-static void softmax(size_t n, const float *z, float sign, float *p) {
-    float largest = -INFINITY;
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) largest = fmaxf(largest, sign * z[i]);
-    for (size_t i = 0; i < n; i++) {
-        p[i] = expf(sign * z[i] - largest);
-        sum += p[i];
-    }
-    for (size_t i = 0; i < n; i++) p[i] = (float)(p[i] / sum);
-}
-
 static void map(size_t n, const float *x, const float *weight, float *phi) {
     float z[FL_RULE_MAX_HEAD_DIM];
-    project(n, x, weight, z);
-    softmax(n, z, 1.0f, phi);
-    softmax(n, z, -1.0f, phi + n);
+    fl_vector_weigh_rows(n, n, x, weight, z);
+    fl_vector_softmax(n, z, phi);
+    for (size_t i = 0; i < n; i++) z[i] = -z[i];
+    fl_vector_softmax(n, z, phi + n);
 }
 
 /* gradient_z += sign * p (g - p.g) */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "attn_variants/attn_variant.h"
+#include "harness/compute/vector_math.h"
 
 typedef struct random_features_options {
     size_t features;
@@ -32,13 +33,14 @@ static size_t key_dim(size_t head_dim, const void *chosen) {
 static void map(const fl_rule_input *input, const float *x, float *phi) {
     size_t n = input->head_dim, m = key_dim(n, input->options);
     const float *weight = input->parameters[0] + input->head * m * n;
-    double scale = pow((double)n, -0.25), square = 0.0, share = 1.0 / sqrt((double)m);
+    double scale = pow((double)n, -0.25), square = 0.0;
+    float share = (float)(1.0 / sqrt((double)m));
     for (size_t j = 0; j < n; j++) square += (double)x[j] * x[j];
-    for (size_t i = 0; i < m; i++) {
-        double dot = 0.0;
-        for (size_t j = 0; j < n; j++) dot += (double)weight[i * n + j] * x[j];
-        phi[i] = (float)(share * exp(scale * dot - 0.5 * scale * scale * square));
-    }
+    fl_vector_times_rows(m, n, weight, x, phi);
+    /* The difference in float64: its sides may be large where it is not. */
+    for (size_t i = 0; i < m; i++) phi[i] = (float)(scale * phi[i] - 0.5 * scale * scale * square);
+    fl_vector_exp(m, phi, phi);
+    for (size_t i = 0; i < m; i++) phi[i] *= share;
 }
 
 static void map_backward(const fl_rule_input *input, const float *x, const float *phi,

@@ -90,3 +90,16 @@ double fl_vector_dot_float64(size_t n, const float *x, const float *y) {
     for (size_t j = 0; i + j < n; j++) sum[j] += (double)x[i + j] * y[i + j];
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
+
+void fl_vector_softmax(size_t n, const float *x, float *y) {
+    const fl_kernels *kernels = fl_kernels_current();
+    kernels->scale(n, 1.0f / kernels->exp_sum(n, kernels->maximum(n, x), x, y), y, y);
+}
+void fl_vector_weigh_rows(size_t rows, size_t columns, const float *weight, const float *matrix,
+                          float *output) {
+    memset(output, 0, columns * sizeof *output);
+    fl_kernels_current()->tokens_times_rows(1, rows, columns, weight, rows, matrix, output);
+}
+void fl_vector_times_rows(size_t rows, size_t columns, const float *matrix, const float *x, float *output) {
+    fl_kernels_current()->rows_times_tokens(rows, columns, matrix, 1, x, output, rows);
+}

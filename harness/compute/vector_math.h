@@ -16,6 +16,16 @@ void fl_vector_softplus(size_t n, const float *x, float *y);    /* log(1 + exp(x
 
 float fl_vector_dot(size_t n, const float *x, const float *y);
 double fl_vector_sum_of_squares(size_t n, const float *x); /* summed in float64 */
-double fl_vector_dot_float64(size_t n, const float *x, const float *y); /* likewise, and no product is rounded */
+double fl_vector_dot_float64(size_t n, const float *x,
+                             const float *y); /* likewise, and no product is rounded */
+
+/* y = exp(x) / sum of exp(x). */
+void fl_vector_softmax(size_t n, const float *x, float *y);
+
+/* output [columns] = weight [rows] . matrix [rows][columns]; output [rows] = matrix [rows][columns] . x
+ * [columns]. Not in place. */
+void fl_vector_weigh_rows(size_t rows, size_t columns, const float *weight, const float *matrix,
+                          float *output);
+void fl_vector_times_rows(size_t rows, size_t columns, const float *matrix, const float *x, float *output);
 
 #endif

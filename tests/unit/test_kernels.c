@@ -398,6 +398,11 @@ static void check_reductions(const fl_kernels *kernels, short_arrays *a) {
     float sum = kernels->exp_sum(a->n, 0.5f, left, result_of(a));
     assert_true(fabs((double)sum - exponentials) <= 1e-6 * exponentials);
     check_result(a, "exp_sum");
+    double all = 0.0;
+    for (size_t i = 0; i < a->n; i++) all += exp((double)left[i]);
+    EXPECT(exp(x) / all)
+    fl_vector_softmax(a->n, left, result_of(a));
+    check_result(a, "softmax");
 }
 
 static void check_decay(const fl_kernels *kernels, short_arrays *a) {
@@ -514,6 +519,13 @@ static void check_few_tokens(const fl_kernels *kernels, fl_random *random, size_
     }
     kernels->tokens_times_rows(TOKENS, rows, columns, output, rows, matrix, sums);
     fl_assert_close(sums, total, TOKENS * columns, 1e-6, "tokens_times_rows");
+    fl_vector_times_rows(rows, columns, matrix, input + columns, output);
+    fl_assert_close(output, expected + rows, rows, 1e-6, "a matrix times a vector");
+    for (size_t c = 0; c < columns; c++) total[c] = 0.0;
+    for (size_t i = 0; i < rows * columns; i++)
+        total[i % columns] += (double)output[i / columns] * (double)matrix[i];
+    fl_vector_weigh_rows(rows, columns, output, matrix, sums);
+    fl_assert_close(sums, total, columns, 1e-6, "a vector times a matrix");
     void *const blocks[] = {matrix, input, output, sums, expected, total};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
 }
