@@ -46,7 +46,7 @@ typedef struct fl_small_product {
 
 typedef struct fl_kernels {
     const char *name; /* "baseline", "avx2", "avx512" */
-    bool large_products; /* `product` is ahead of sgemm on weights as well, whatever the number of tokens */
+    size_t large_depth; /* up to this k `product` is ahead of sgemm on weights too, whatever the number of tokens */
 
     /* Elementwise, in place allowed. */
     void (*exp)(size_t n, const float *x, float *y);

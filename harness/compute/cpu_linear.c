@@ -3,8 +3,8 @@
  * Output is cut into tiles, one product each, of sizes that depend on the shape and the number of threads
  * alone. A few tokens (decoding) are bound by reading the weight once, so they skip sgemm, which would pack
  * it first. Our own product packs only the weight, a panel at a time, and with wide vectors stays ahead of
- * sgemm, which packs the input as well and clears the output first: 4 to 6 % at 512 tokens of SmolLM2's
- * shapes with 256 bits as with 512 (docs/performance.md). */
+ * sgemm, which packs the input as well and clears the output first; at 256 bits only up to a depth
+ * (docs/performance.md). */
 #include <assert.h>
 #include <cblas.h>
 #include <stdint.h>
@@ -133,7 +133,7 @@ static void linear_tile(const linear_context *c, const float *values, size_t fir
     float *output = c->output + token * stride + first;
     if (tokens <= FEW_TOKENS) {
         c->cpu->kernels->rows_times_tokens(rows, columns, values, tokens, input, output, stride);
-    } else if (tokens <= SOME_TOKENS || c->cpu->kernels->large_products) {
+    } else if (tokens <= SOME_TOKENS || columns <= c->cpu->kernels->large_depth) {
         fl_cpu_block_product(c->cpu->kernels, FL_WHOLE, false, true, tokens, rows, columns, 1.0f, input,
                              columns, values, columns, false, output, stride);
     } else {
@@ -196,7 +196,7 @@ static void backward_product(const linear_backward_context *c, size_t tokens, si
                              const float *gradient_output, const float *values, bool accumulate,
                              float *gradient_input) {
     size_t rows = c->weight->tensor.rows, stride = c->weight->tensor.columns;
-    if (c->cpu->kernels->large_products) {
+    if (depth <= c->cpu->kernels->large_depth) {
         fl_cpu_block_product(c->cpu->kernels, FL_WHOLE, false, false, tokens, columns, depth, 1.0f,
                              gradient_output, rows, values, stride, accumulate, gradient_input, stride);
     } else {
