@@ -382,7 +382,9 @@ size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, s
 }
 
 struct fl_mixer_tape {
+    fl_compute *compute;
     fl_mixer *mixer;
+    fl_lent_memory lent; /* the scratch's */
     fl_mixer_scratch scratch;
     fl_mixer_block block;
     bool exact; /* the softmax over the exact set is in the scratch */
@@ -398,11 +400,12 @@ static fl_status record(fl_compute *compute, const fl_mechanism *mechanism, size
     *out = NULL;
     fl_mixer_tape *tape = NULL;
     FL_TRY(FL_ALLOCATE(&tape, 1, error));
+    tape->compute = compute;
     tape->exact = results || call->exact != NULL;
     fl_status status = fl_mixer_create(compute, mechanism, layer, &tape->mixer, error);
     if (status == FL_OK && call->tokens > 0) {
-        status = fl_mixer_replay(tape->mixer, call, results, &tape->scratch, &tape->block, error);
-        if (status != FL_OK) tape->scratch.memory = NULL;
+        status =
+            fl_mixer_replay(tape->mixer, call, results, &tape->lent, &tape->scratch, &tape->block, error);
     }
     if (status != FL_OK) {
         fl_mixer_tape_destroy(tape);
@@ -425,7 +428,7 @@ fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, si
 
 void fl_mixer_tape_destroy(fl_mixer_tape *tape) {
     if (tape == NULL) return;
-    fl_memory_free(tape->scratch.memory);
+    fl_compute_take_back(tape->compute, tape->lent);
     fl_mixer_destroy(tape->mixer);
     fl_memory_free(tape);
 }

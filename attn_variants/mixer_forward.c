@@ -86,7 +86,6 @@ static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, bool wants_n
 
 static void scratch_place(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, void *memory) {
     fl_carver carver = {memory, 0};
-    scratch->memory = memory;
     carve_scratch(plan, scratch, &carver);
 }
 
@@ -403,20 +402,18 @@ size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
     return carver.used;
 }
 
-fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
-                          fl_mixer_block *block, fl_error *error) {
+fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
+                          fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);
-    void *memory = NULL;
-    FL_TRY(
-        fl_memory_allocate(&memory, scratch_plan(&mixer->plan, call->tokens, false, scratch), 1, error));
-    scratch_place(&mixer->plan, scratch, memory);
+    size_t bytes = scratch_plan(&mixer->plan, call->tokens, false, scratch);
+    FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, lent, error));
+    scratch_place(&mixer->plan, scratch, lent->memory);
     fl_mixer_call inputs = *call;
     inputs.output = NULL;
     inputs.state_norm = NULL;
     use_share(&mixer->plan, call->exact, 0, scratch);
     *block = block_of(mixer, &inputs, scratch, 0, call->tokens);
     fl_status status = compute_block(block, results || call->exact != NULL, results, error);
-    if (status != FL_OK) fl_memory_free(scratch->memory);
     if (status == FL_OK && call->exact != NULL) call->exact->filled = true;
     return status;
 }

@@ -50,7 +50,6 @@ struct fl_mixer {
 typedef struct fl_mixer_scratch {
     size_t block;               /* tokens */
     bool piecewise;             /* the recurrence may be run over parts of a block */
-    void *memory;
     float *gate, *gate_low, *beta;             /* [T][H][gate_width], [T][rank], [T][H]; raw, then activated */
     float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
     float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
@@ -92,9 +91,10 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
 
 /* The whole sequence as one block, with everything that was computed on the way kept in the scratch: what the backward pass
  * starts from. The mixer must be fresh. results: also the softmax over the exact set and the reads (else only where routing
- * needs them; the softmax also where the call shares it). On success the scratch's memory is the caller's. Nothing is merged. */
-fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_mixer_scratch *scratch,
-                          fl_mixer_block *block, fl_error *error);
+ * needs them; the softmax also where the call shares it). The scratch lies in *lent, which is the caller's to take back, also
+ * after a failure. Nothing is merged. */
+fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
+                          fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error);
 /* Bytes of the scratch of a replay. */
 size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens);
 /* The merge's inputs as they lie in the scratch. */

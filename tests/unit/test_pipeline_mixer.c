@@ -378,6 +378,7 @@ static void test_the_rule_sees_the_packs_q_k_v_gate_and_beta(void **state) {
             if (strcmp(configurations[j].name, "kda_conv_random_window") != 0) continue;
             if (!open_case(checkpoints[i], &configurations[j], &common, &run)) continue;
             fl_mixer *mixer = NULL;
+            fl_lent_memory lent;
             fl_mixer_scratch scratch;
             fl_mixer_block block;
             fl_mixer_call call = {.tokens = TOKENS,
@@ -386,9 +387,9 @@ static void test_the_rule_sees_the_packs_q_k_v_gate_and_beta(void **state) {
                                   .value = common.value,
                                   .input = common.input};
             must(fl_mixer_create(run.compute, run.mechanism, 0, &mixer, &error), &error);
-            must(fl_mixer_replay(mixer, &call, false, &scratch, &block, &error), &error);
+            must(fl_mixer_replay(mixer, &call, false, &lent, &scratch, &block, &error), &error);
             check_debug(&run, &block);
-            fl_memory_free(scratch.memory);
+            fl_compute_take_back(run.compute, lent);
             fl_mixer_destroy(mixer);
             close_case(&run);
             found++;
