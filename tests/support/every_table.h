@@ -3,9 +3,15 @@
 #ifndef FL_TESTS_SUPPORT_EVERY_TABLE_H
 #define FL_TESTS_SUPPORT_EVERY_TABLE_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
 #include "harness/compute/cpu_kernels.h"
 
-/* The number of tests that failed. <cmocka.h> has been included. */
+/* The number of tests that failed. */
 #define FL_RUN_WITH_EVERY_TABLE(tests) fl_run_with_every_table(tests, sizeof(tests) / sizeof *(tests))
 
 static inline int fl_run_with_every_table(const struct CMUnitTest *tests, size_t count) {
