@@ -302,44 +302,43 @@ static void set_rope_length(fl_session *session, size_t tokens) {
     fl_rope_set_length(&session->rope, config_of(session), length);
 }
 
-fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
-                                  size_t row_count, float *hidden, fl_error *error) {
+/* A call in blocks. chosen NULL: all tokens are wanted. */
+static fl_status forward_call(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
+                              const fl_wanted_rows *chosen, float *hidden,
+                              const fl_session_observer *observer, fl_error *error) {
     FL_TRY(check_call(session, ids, tokens, error));
     set_rope_length(session, tokens);
-    size_t taken = 0;
+    size_t width = config_of(session)->model_dim, finished = 0;
     for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
         size_t block = tokens - done < FL_SESSION_BLOCK ? tokens - done : FL_SESSION_BLOCK;
-        fl_wanted_rows wanted = {row_count > 0 ? rows + taken : NULL, done, 0};
-        while (taken + wanted.count < row_count && wanted.rows[wanted.count] < done + block) wanted.count++;
-        float *to = wanted.count > 0 ? hidden + taken * config_of(session)->model_dim : NULL;
-        fl_status status = forward_block(session, ids + done, block, NULL, &wanted, to, NULL, error);
+        fl_wanted_rows wanted = {.first = done};
+        if (chosen != NULL && chosen->count > 0) wanted.rows = chosen->rows + finished;
+        while (chosen != NULL && finished + wanted.count < chosen->count &&
+               wanted.rows[wanted.count] < done + block)
+            wanted.count++;
+        fl_status status = forward_block(
+            session, ids + done, block, embedding ? embedding + done * width : NULL,
+            chosen != NULL ? &wanted : NULL, hidden ? hidden + finished * width : NULL, observer, error);
         if (status != FL_OK) {
             session->broken = true;
             return status;
         }
-        taken += wanted.count;
+        finished += chosen != NULL ? wanted.count : block;
     }
-    assert(taken == row_count);
+    assert(chosen == NULL || finished == chosen->count);
     return FL_OK;
+}
+
+fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
+                                  size_t row_count, float *hidden, fl_error *error) {
+    const fl_wanted_rows chosen = {.rows = rows, .count = row_count};
+    return forward_call(session, ids, tokens, NULL, &chosen, hidden, NULL, error);
 }
 
 fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
                              float *hidden, const fl_session_observer *observer, fl_error *error) {
-    FL_TRY(check_call(session, ids, tokens, error));
-    set_rope_length(session, tokens);
-    size_t width = config_of(session)->model_dim;
-    const fl_wanted_rows none = {0}, *wanted = hidden == NULL && observer == NULL ? &none : NULL;
-    for (size_t done = 0; done < tokens; done += FL_SESSION_BLOCK) {
-        size_t block = tokens - done < FL_SESSION_BLOCK ? tokens - done : FL_SESSION_BLOCK;
-        fl_status status =
-            forward_block(session, ids + done, block, embedding ? embedding + done * width : NULL, wanted,
-                          hidden ? hidden + done * width : NULL, observer, error);
-        if (status != FL_OK) {
-            session->broken = true;
-            return status;
-        }
-    }
-    return FL_OK;
+    const fl_wanted_rows none = {0}, *chosen = hidden == NULL && observer == NULL ? &none : NULL;
+    return forward_call(session, ids, tokens, embedding, chosen, hidden, observer, error);
 }
 
 static fl_status forward_branches_layer(fl_session *session, const fl_session_branches *branches,
@@ -387,7 +386,7 @@ fl_status fl_session_forward_branches(fl_session *session, const fl_session_bran
 }
 
 /* One layer for one row of each session; activations lie in the first session's block. */
-static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, size_t layer,
+static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, size_t layer, float *hidden,
                                      fl_error *error) {
     fl_session *first = sessions[0];
     const fl_network *network = first->network;
@@ -402,8 +401,7 @@ static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, 
         const fl_rows row = rows_from(first, block, i, 1);
         FL_TRY(mix(sessions[i], layer, &row, error));
     }
-    fl_block_attention_output(network, layer, &adapter, count, first->stream, block);
-    fl_block_feed_forward(network, layer, count, first->stream, block);
+    finish_layer(first, layer, &adapter, count, NULL, hidden);
     return FL_OK;
 }
 
@@ -411,13 +409,11 @@ static fl_status forward_rows(fl_session *const *sessions, size_t count, const i
                               fl_error *error) {
     fl_session *first = sessions[0];
     const fl_network *network = first->network;
-    const fl_model_config *config = config_of(first);
     fl_compute *compute = network->compute;
     FL_TRY(reserve_activations(first, count, error));
     compute->ops->embed(compute, network->embedding, count, ids, first->stream);
-    for (size_t l = 0; l < config->layers; l++) FL_TRY(forward_batch_layer(sessions, count, l, error));
-    compute->ops->rms_norm(compute, count, config->model_dim, first->stream, network->final_norm,
-                           config->norm_epsilon, hidden);
+    for (size_t l = 0; l < config_of(first)->layers; l++)
+        FL_TRY(forward_batch_layer(sessions, count, l, hidden, error));
     return FL_OK;
 }
 
