@@ -158,10 +158,6 @@ fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error) 
     return status;
 }
 
-bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other) {
-    return fl_variant_shares_exact_set(mixer->plan.variant, other->plan.variant);
-}
-
 size_t fl_mixer_position(const fl_mixer *mixer) {
     return mixer->position;
 }

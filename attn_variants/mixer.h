@@ -23,7 +23,7 @@
 
 typedef struct fl_mixer fl_mixer;
 
-/* The softmax over the exact set, which mixers that agree (fl_mixer_shares_exact) have in common on the same queries, keys and
+/* The softmax over the exact set, which mixers of variants that agree (fl_variant_shares_exact_set) have in common on the same queries, keys and
  * values: the first call that is handed it fills it, the next ones read it. The arrays are the caller's. */
 typedef struct fl_exact_share {
     bool filled;
@@ -55,9 +55,6 @@ void fl_mixer_destroy(fl_mixer *mixer);
 void fl_mixer_reset(fl_mixer *mixer); /* back to position 0 */
 
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error);
-
-/* fl_variant_shares_exact_set of their variants. */
-bool fl_mixer_shares_exact(const fl_mixer *mixer, const fl_mixer *other);
 
 /* An independent copy of the timeline so far. */
 fl_status fl_mixer_fork(const fl_mixer *mixer, fl_mixer **out, fl_error *error);

@@ -1,5 +1,6 @@
 #include "harness/engine/layer_fit.h"
 
+#include "attn_variants/exact_shares.h"
 #include "attn_variants/mixer_backward.h"
 #include "harness/base/memory.h"
 #include "harness/engine/frozen_pass.h"
@@ -9,9 +10,7 @@
 typedef struct {
     fl_frozen_pass *frozen;
     fl_layer_error scratch;
-    fl_exact_share *shares; /* [share_count]: exact sets that several members have in common */
-    size_t share_count;
-    fl_exact_share **exact; /* [members] one of them, or NULL */
+    fl_exact_shares shares; /* among members */
 } fl_layer_fit;
 
 /* One sequence at hand. */
@@ -31,13 +30,13 @@ static fl_status fit_layer(void *context, const fl_frozen_layer *target, fl_erro
     const fl_fit_visit *visit = context;
     fl_training_group *group = visit->group;
     fl_layer_fit *fit = visit->fit;
-    for (size_t i = 0; i < fit->share_count; i++) fit->shares[i].filled = false;
+    fl_exact_shares_clear(&fit->shares);
     for (size_t i = 0; i < group->count; i++) {
         fl_training_member *member = &group->members[i];
         const fl_mechanism *mechanism = member->job->mechanism;
         if (!member->active || mechanism->layer[target->layer] == NULL) continue;
         double start = fl_training_clock(), loss = 0.0, share = 1.0 / (double)member->linearised;
-        FL_TRY(fl_layer_error_run(&fit->scratch, group->network, mechanism, target, fit->exact[i],
+        FL_TRY(fl_layer_error_run(&fit->scratch, group->network, mechanism, target, fit->shares.of[i],
                                   visit->weight * share, true, member->gradient->layer[target->layer], &loss,
                                   error));
         member->loss += loss * share;
@@ -80,51 +79,26 @@ static size_t mixer_bytes(const fl_training_group *group, size_t tokens) {
     return most;
 }
 
-/* Floats of what is shared of an exact set: output and log_sum_exp of the longest sequence. */
-static size_t share_floats(const fl_training_group *group) {
-    const fl_attention_shape *shape = &group->network->shape;
-    return fl_training_group_longest(group) * shape->query_heads * (shape->head_dim + 1);
-}
-
 /* Bytes beside the frozen pass. */
 static size_t fit_bytes(const fl_layer_fit *fit, const fl_training_group *group) {
     size_t longest = fl_training_group_longest(group);
     const fl_layer_error scratch = {.capacity = longest};
     return fl_layer_error_bytes(&scratch, &group->network->model->config) + mixer_bytes(group, longest) +
-           fit->share_count * share_floats(group) * sizeof(float);
-}
-
-static fl_status create_share(fl_layer_fit *fit, const fl_training_group *group, fl_exact_share **out,
-                              fl_error *error) {
-    const fl_attention_shape *shape = &group->network->shape;
-    fl_exact_share *share = &fit->shares[fit->share_count];
-    FL_TRY(FL_ALLOCATE(&share->output, share_floats(group), error));
-    share->log_sum_exp =
-        share->output + fl_training_group_longest(group) * shape->query_heads * shape->head_dim;
-    fit->share_count++;
-    *out = share;
-    return FL_OK;
+           fl_exact_shares_bytes(&fit->shares, &group->network->shape, longest);
 }
 
 static fl_status find_shares(fl_layer_fit *fit, const fl_training_group *group, fl_error *error) {
-    FL_TRY(FL_ALLOCATE(&fit->shares, group->count, error));
-    FL_TRY(FL_ALLOCATE(&fit->exact, group->count, error));
-    for (size_t i = 1; i < group->count; i++) {
-        const fl_variant *variant = group->members[i].job->mechanism->variant;
-        for (size_t j = 0; j < i && fit->exact[i] == NULL; j++) {
-            const fl_variant *other = group->members[j].job->mechanism->variant;
-            if (!fl_variant_shares_exact_set(variant, other)) continue;
-            if (fit->exact[j] == NULL) FL_TRY(create_share(fit, group, &fit->exact[j], error));
-            fit->exact[i] = fit->exact[j];
-        }
-    }
-    return FL_OK;
+    const fl_mechanism **mechanisms = NULL;
+    FL_TRY(FL_ALLOCATE(&mechanisms, group->count, error));
+    for (size_t i = 0; i < group->count; i++) mechanisms[i] = group->members[i].job->mechanism;
+    fl_status status = fl_exact_shares_create(mechanisms, group->count, &group->network->shape,
+                                              fl_training_group_longest(group), &fit->shares, error);
+    fl_memory_free(mechanisms);
+    return status;
 }
 
 static void release(fl_layer_fit *fit) {
-    for (size_t i = 0; i < fit->share_count; i++) fl_memory_free(fit->shares[i].output);
-    fl_memory_free(fit->shares);
-    fl_memory_free(fit->exact);
+    fl_exact_shares_release(&fit->shares);
     fl_frozen_pass_destroy(fit->frozen);
     fl_layer_error_release(&fit->scratch);
 }

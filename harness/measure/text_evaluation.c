@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "attn_variants/exact_shares.h"
 #include "harness/base/memory.h"
 #include "harness/engine/block.h"
 #include "harness/engine/session.h"
@@ -42,8 +43,7 @@ typedef struct {
     fl_text_totals totals;
     fl_mechanism_run *runs;
     size_t run_count;
-    fl_exact_share *shares; /* [share_count] */
-    size_t share_count;
+    fl_exact_shares shares;      /* among runs */
     size_t block;                /* tokens that the buffers below hold */
     float *mix, *projected;      /* [block][H][D], [block][E]: of one mechanism */
     float *attention, *residual; /* [L][block][E]: the frozen model's */
@@ -218,7 +218,7 @@ static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_err
     double start = now();
     if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
     if (options->diagnostics) add_key_geometry(evaluation, view);
-    for (size_t i = 0; i < evaluation->share_count; i++) evaluation->shares[i].filled = false;
+    fl_exact_shares_clear(&evaluation->shares);
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         if (run->mixers == NULL) continue;
@@ -444,40 +444,6 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
     return fl_text_result_create(options, run->result, error);
 }
 
-/* A mixer whose exact set stands for those of the run's other layers; NULL: what they attend to is the run's
- * alone. */
-static const fl_mixer *exact_of(const fl_evaluation *evaluation, const fl_mechanism_run *run) {
-    const fl_mixer *first = NULL;
-    for (size_t l = 0; l < evaluation->layers; l++) {
-        if (fl_adapter_of(run->mechanism, l).rank > 0) return NULL;
-        if (first == NULL) first = run->mixers[l];
-    }
-    return first;
-}
-
-static fl_status create_share(fl_evaluation *evaluation, fl_exact_share **out, fl_error *error) {
-    fl_exact_share *share = &evaluation->shares[evaluation->share_count++];
-    FL_TRY(FL_ALLOCATE(&share->output, evaluation->block * evaluation->mix_dim, error));
-    *out = share;
-    return FL_ALLOCATE(&share->log_sum_exp, evaluation->block * evaluation->heads, error);
-}
-
-static fl_status find_shares(fl_evaluation *evaluation, fl_error *error) {
-    FL_TRY(FL_ALLOCATE(&evaluation->shares, evaluation->run_count, error));
-    for (size_t r = 1; r < evaluation->run_count && evaluation->runs[r].mixers != NULL; r++) {
-        fl_mechanism_run *run = &evaluation->runs[r];
-        const fl_mixer *own = exact_of(evaluation, run);
-        for (size_t o = 0; own != NULL && o < r && run->exact == NULL; o++) {
-            fl_mechanism_run *other = &evaluation->runs[o];
-            const fl_mixer *others = exact_of(evaluation, other);
-            if (others == NULL || !fl_mixer_shares_exact(own, others)) continue;
-            if (other->exact == NULL) FL_TRY(create_share(evaluation, &other->exact, error));
-            run->exact = other->exact;
-        }
-    }
-    return FL_OK;
-}
-
 static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
     FL_TRY(fl_rope_create(&evaluation->network->model->config, &evaluation->rope, error));
     const fl_text_evaluation_options *options = evaluation->options;
@@ -522,11 +488,7 @@ static void release(fl_evaluation *evaluation) {
     for (size_t l = 0; evaluation->geometry != NULL && l < evaluation->layers; l++) {
         fl_key_geometry_destroy(evaluation->geometry[l]);
     }
-    for (size_t i = 0; i < evaluation->share_count; i++) {
-        fl_memory_free(evaluation->shares[i].output);
-        fl_memory_free(evaluation->shares[i].log_sum_exp);
-    }
-    fl_memory_free(evaluation->shares);
+    fl_exact_shares_release(&evaluation->shares);
     fl_memory_free(evaluation->geometry);
     fl_memory_free(evaluation->concentration);
     fl_memory_free(evaluation->residual_signal);
@@ -550,6 +512,7 @@ static void release(fl_evaluation *evaluation) {
 static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *mechanisms, size_t count,
                         fl_text_result *results, fl_error *error) {
     const fl_model_config *config = &evaluation->network->model->config;
+    const fl_text_evaluation_options *options = evaluation->options;
     evaluation->layers = config->layers;
     evaluation->heads = config->query_heads;
     evaluation->model_dim = config->model_dim;
@@ -563,14 +526,18 @@ static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *me
                             .kv_heads = config->kv_heads,
                             .head_dim = config->head_dim,
                             .positions = evaluation->positions};
-    FL_TRY(fl_text_totals_create(evaluation->options, &sizes, &evaluation->totals, error));
+    FL_TRY(fl_text_totals_create(options, &sizes, &evaluation->totals, error));
     for (size_t r = 0; r < count; r++) {
         results[r] = sizes;
         evaluation->runs[r].mechanism = mechanisms[r];
         evaluation->runs[r].result = &results[r];
         FL_TRY(create_run(evaluation, &evaluation->runs[r], error));
     }
-    return find_shares(evaluation, error);
+    if (!options->teacher_forced && !options->diagnostics) return FL_OK;
+    FL_TRY(fl_exact_shares_create(mechanisms, count, &evaluation->network->shape, evaluation->block,
+                                  &evaluation->shares, error));
+    for (size_t r = 0; r < count; r++) evaluation->runs[r].exact = evaluation->shares.of[r];
+    return FL_OK;
 }
 
 fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *sequences,
