@@ -10,6 +10,7 @@
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "harness/compute/compute.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/every_table.h"
 #include "tests/support/fixture.h"
@@ -31,16 +32,10 @@ typedef struct {
     size_t *position, *expiry;
 } attention_case;
 
-static void *block(size_t count, size_t size) {
-    void *memory = NULL;
-    assert_int_equal(fl_memory_allocate(&memory, count, size, NULL), FL_OK);
-    return memory;
-}
-
 /* Normal numbers, the same in both precisions. */
 static float *random_pair(fl_random *random, size_t count, double scale, double **wide) {
-    float *narrow = block(count, sizeof *narrow);
-    *wide = block(count, sizeof **wide);
+    float *narrow = fl_test_block(count, sizeof *narrow);
+    *wide = fl_test_block(count, sizeof **wide);
     for (size_t i = 0; i < count; i++) {
         narrow[i] = (float)(scale * fl_random_normal(random));
         (*wide)[i] = (double)narrow[i];
@@ -53,8 +48,8 @@ typedef enum { CAUSAL, WINDOW, RANDOM_LIFETIMES } lifetime_kind;
 static void lifetimes(attention_case *c, fl_random *random, lifetime_kind kind) {
     size_t sets = c->call.lifetimes_per_head ? c->call.shape.kv_heads : 1, keys = c->call.keys;
     size_t end = c->call.first_position + c->call.tokens;
-    c->position = block(sets * keys, sizeof *c->position);
-    c->expiry = kind == CAUSAL ? NULL : block(sets * keys, sizeof *c->expiry);
+    c->position = fl_test_block(sets * keys, sizeof *c->position);
+    c->expiry = kind == CAUSAL ? NULL : fl_test_block(sets * keys, sizeof *c->expiry);
     for (size_t s = 0; s < sets; s++) {
         size_t at = 0;
         for (size_t i = 0; i < keys; i++) {
@@ -89,10 +84,10 @@ static void case_create(attention_case *c, fl_random *random, lifetime_kind kind
     c->call.query = random_pair(random, c->queries, 2.0, &c->query);
     c->call.key = random_pair(random, c->keys, 2.0, &c->key);
     c->call.value = random_pair(random, c->keys, 1.0, &c->value);
-    c->call.output = block(c->queries, sizeof(float));
-    c->call.log_sum_exp = block(tokens * heads, sizeof(float));
-    c->output = block(c->queries, sizeof(double));
-    c->log_sum_exp = block(tokens * heads, sizeof(double));
+    c->call.output = fl_test_block(c->queries, sizeof(float));
+    c->call.log_sum_exp = fl_test_block(tokens * heads, sizeof(float));
+    c->output = fl_test_block(c->queries, sizeof(double));
+    c->log_sum_exp = fl_test_block(tokens * heads, sizeof(double));
     lifetimes(c, random, kind);
 }
 
@@ -248,9 +243,9 @@ static void test_reference_pack_of_softmax(void **unused) {
     double *reference = fl_fixture_doubles(pack, "softmax.o", &outputs, NULL);
     /* Values are wider than keys in the pack: keys and queries get zero channels, which change no logit. */
     enum { HEADS = 3, T = 150, DK = 32, DV = 48 };
-    float *wide_query = block(T * HEADS * DV, sizeof(float)),
-          *wide_key = block(HEADS * T * DV, sizeof(float));
-    float *output = block(T * HEADS * DV, sizeof(float));
+    float *wide_query = fl_test_block(T * HEADS * DV, sizeof(float)),
+          *wide_key = fl_test_block(HEADS * T * DV, sizeof(float));
+    float *output = fl_test_block(T * HEADS * DV, sizeof(float));
     size_t position[T];
     for (size_t t = 0; t < T; t++) {
         position[t] = t;
@@ -271,7 +266,7 @@ static void test_reference_pack_of_softmax(void **unused) {
         .position = position,
         .output = output};
     compute->ops->attention(compute, &call);
-    double *turned = block(outputs, sizeof *turned);
+    double *turned = fl_test_block(outputs, sizeof *turned);
     for (size_t t = 0; t < T; t++) {
         for (size_t h = 0; h < HEADS; h++) {
             memcpy(turned + (t * HEADS + h) * DV, reference + (h * T + t) * DV, DV * sizeof *turned);
@@ -301,7 +296,7 @@ static double attention_loss(attention_case *c, const float *gradient_output,
 
 static double *quotients(attention_case *c, double *x, size_t count, const float *gradient_output,
                          const float *gradient_log_sum_exp) {
-    double *slopes = block(count, sizeof *slopes);
+    double *slopes = fl_test_block(count, sizeof *slopes);
     for (size_t i = 0; i < count; i++) {
         double kept = x[i];
         x[i] = kept + 1e-4;
@@ -318,8 +313,9 @@ static void check_gradients(fl_compute *compute, attention_case *c, const float 
     double *query = quotients(c, c->query, c->queries, gradient_output, gradient_log_sum_exp);
     double *key = quotients(c, c->key, c->keys, gradient_output, gradient_log_sum_exp);
     double *value = quotients(c, c->value, c->keys, gradient_output, gradient_log_sum_exp);
-    float *gradient_query = block(c->queries, sizeof(float)), *gradient_key = block(c->keys, sizeof(float)),
-          *gradient_value = block(c->keys, sizeof(float));
+    float *gradient_query = fl_test_block(c->queries, sizeof(float)),
+          *gradient_key = fl_test_block(c->keys, sizeof(float)),
+          *gradient_value = fl_test_block(c->keys, sizeof(float));
     compute->ops->attention(compute, &c->call);
     for (size_t again = 0; again < 2; again++) { /* with the forward pass's results, then without */
         fl_attention_call call = c->call;
@@ -378,8 +374,8 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
     case_create(&c, &random, WINDOW, false, 4, 2, 16, 300, 0, 300);
     double *wide = NULL, along = 0.0;
     float *gradient = random_pair(&random, c.queries, 1.0, &wide);
-    float *gradients[3] = {block(c.queries, sizeof(float)), block(c.keys, sizeof(float)),
-                           block(c.keys, sizeof(float))};
+    float *gradients[3] = {fl_test_block(c.queries, sizeof(float)), fl_test_block(c.keys, sizeof(float)),
+                           fl_test_block(c.keys, sizeof(float))};
     double *const inputs[3] = {c.query, c.key, c.value};
     const size_t counts[3] = {c.queries, c.keys, c.keys};
     fl_attention_call call = c.call;
@@ -388,7 +384,7 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
                                      gradients[2]);
     double *directions[3], losses[2];
     for (size_t a = 0; a < 3; a++) {
-        directions[a] = block(counts[a], sizeof(double));
+        directions[a] = fl_test_block(counts[a], sizeof(double));
         for (size_t i = 0; i < counts[a]; i++) {
             directions[a][i] = fl_random_normal(&random);
             along += directions[a][i] * (double)gradients[a][i];
@@ -420,7 +416,7 @@ static void test_thread_counts_agree(void **unused) {
     attention_case c;
     case_create(&c, &random, CAUSAL, false, 9, 3, 64, 200, 0, 200);
     expect(&c);
-    float *again = block(c.queries, sizeof *again);
+    float *again = fl_test_block(c.queries, sizeof *again);
     for (size_t threads = 1; threads <= 3; threads++) {
         fl_compute *compute = backend(threads);
         check(compute, &c, "threads");

@@ -11,6 +11,7 @@
 #include "harness/base/random.h"
 #include "harness/compute/compute.h"
 #include "harness/compute/cpu_kernels.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/every_table.h"
 
@@ -23,24 +24,12 @@ static fl_compute *backend(size_t threads, size_t budget) {
     return compute;
 }
 
-static void *block(size_t count, size_t size) {
-    void *memory = NULL;
-    assert_int_equal(fl_memory_allocate(&memory, count, size, NULL), FL_OK);
-    return memory;
-}
-
-static float *normals(fl_random *random, size_t count, double scale) {
-    float *x = block(count, sizeof *x);
-    for (size_t i = 0; i < count; i++) x[i] = (float)(scale * fl_random_normal(random));
-    return x;
-}
-
 static double exact_silu(double x) {
     return x / (1.0 + exp(-x));
 }
 /* C = A B^T in float64, A [m][k], B [n][k]. */
 static double *exact_product(size_t m, size_t n, size_t k, const float *a, const float *b) {
-    double *c = block(m * n, sizeof *c);
+    double *c = fl_test_block(m * n, sizeof *c);
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
             double sum = 0.0;
@@ -54,7 +43,7 @@ static double *exact_product(size_t m, size_t n, size_t k, const float *a, const
 /* A tensor with random stored bytes whose block scales are small half-precision numbers. */
 static fl_tensor random_tensor(fl_random *random, fl_dtype type, size_t rows, size_t columns) {
     size_t bytes = rows * fl_dtype_row_bytes(type, columns), step = fl_dtype_block_bytes(type);
-    unsigned char *data = block(bytes, 1);
+    unsigned char *data = fl_test_block(bytes, 1);
     for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)fl_random_below(random, 256);
     fl_tensor tensor = {.data = data,
                         .type = type,
@@ -81,12 +70,13 @@ static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random
     fl_error error = {0};
     fl_weight *weight = NULL;
     if (compute->ops->weight_create(compute, tensor, &weight, &error) != FL_OK) fail_msg("%s", error.message);
-    float *values = block(rows * columns, sizeof *values), *bias = normals(random, rows, 1.0);
+    float *values = fl_test_block(rows * columns, sizeof *values), *bias = fl_test_normals(random, rows, 1.0);
     fl_tensor_widen_rows(tensor, 0, rows, values);
     static const size_t token_counts[] = {0, 1, 2, 3, 5, 6, 7, 40, 70};
     for (size_t i = 0; i < sizeof token_counts / sizeof *token_counts; i++) {
         size_t tokens = token_counts[i];
-        float *input = normals(random, tokens * columns, 1.0), *output = block(tokens * rows, sizeof *output);
+        float *input = fl_test_normals(random, tokens * columns, 1.0),
+              *output = fl_test_block(tokens * rows, sizeof *output);
         double *expected = exact_product(tokens, rows, columns, input, values);
         compute->ops->linear(compute, weight, NULL, tokens, input, output);
         fl_assert_close(output, expected, tokens * rows, 1e-6, fl_dtype_name(tensor->type));
@@ -98,7 +88,7 @@ static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random
         fl_memory_free(expected);
     }
     const int32_t ids[4] = {0, (int32_t)rows - 1, 3, 3};
-    float *embedded = block(4 * columns, sizeof *embedded);
+    float *embedded = fl_test_block(4 * columns, sizeof *embedded);
     compute->ops->embed(compute, weight, 4, ids, embedded);
     for (size_t t = 0; t < 4; t++) {
         assert_memory_equal(embedded + t * columns, values + (size_t)ids[t] * columns,
@@ -132,10 +122,12 @@ static void test_linear_backward_is_the_product_with_the_weight(void **unused) {
     fl_random random;
     fl_random_seed(&random, 33, 0);
     fl_tensor tensor = random_tensor(&random, FL_DTYPE_Q8_0, 300, 224);
-    float *values = block(300 * 224, sizeof *values), *turned = block(300 * 224, sizeof *turned);
+    float *values = fl_test_block(300 * 224, sizeof *values),
+          *turned = fl_test_block(300 * 224, sizeof *turned);
     fl_tensor_widen_rows(&tensor, 0, 300, values);
     for (size_t i = 0; i < 300 * 224; i++) turned[i % 224 * 300 + i / 224] = values[i];
-    float *gradient = normals(&random, 50 * 300, 1.0), *input = block(50 * 224, sizeof *input);
+    float *gradient = fl_test_normals(&random, 50 * 300, 1.0),
+          *input = fl_test_block(50 * 224, sizeof *input);
     double *expected = exact_product(50, 224, 300, gradient, turned);
     for (size_t budget = 0; budget < 2; budget++) {
         fl_compute *compute = backend(2, budget == 0 ? 0 : SIZE_MAX);
@@ -200,9 +192,10 @@ static void test_matmul_in_every_orientation(void **unused) {
     static const size_t sizes[][3] = {{3, 5, 7}, {200, 130, 64}, {64, 700, 33}, {1, 1, 0}, {600, 20, 64}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         size_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-        float *a = normals(&random, m * k, 1.0), *b = normals(&random, n * k, 1.0),
-              *start = normals(&random, m * n, 1.0);
-        float *at = block(m * k, sizeof *at), *bt = block(n * k, sizeof *bt), *c = block(m * n, sizeof *c);
+        float *a = fl_test_normals(&random, m * k, 1.0), *b = fl_test_normals(&random, n * k, 1.0),
+              *start = fl_test_normals(&random, m * n, 1.0);
+        float *at = fl_test_block(m * k, sizeof *at), *bt = fl_test_block(n * k, sizeof *bt),
+              *c = fl_test_block(m * n, sizeof *c);
         for (size_t i = 0; i < m * k; i++) at[i % k * m + i / k] = a[i];
         for (size_t i = 0; i < n * k; i++) bt[i % k * n + i / k] = b[i];
         double *expected = exact_product(m, n, k, a, b);
@@ -232,8 +225,10 @@ static void test_rms_norm_and_its_gradient(void **unused) {
     fl_random random;
     fl_random_seed(&random, 36, 0);
     fl_compute *compute = backend(2, 0);
-    float *input = normals(&random, ROWS * COLUMNS, 1.0), *weight = normals(&random, COLUMNS, 1.0);
-    float *gradient = normals(&random, ROWS * COLUMNS, 1.0), *output = block(ROWS * COLUMNS, sizeof *output);
+    float *input = fl_test_normals(&random, ROWS * COLUMNS, 1.0),
+          *weight = fl_test_normals(&random, COLUMNS, 1.0);
+    float *gradient = fl_test_normals(&random, ROWS * COLUMNS, 1.0),
+          *output = fl_test_block(ROWS * COLUMNS, sizeof *output);
     input[3] = 2.6e4f; /* what position 0 carries in real models */
     double x[COLUMNS], w[COLUMNS], expected[COLUMNS];
     for (size_t i = 0; i < COLUMNS; i++) w[i] = (double)weight[i];
@@ -260,7 +255,7 @@ static void test_rms_norm_and_its_gradient(void **unused) {
         }
         fl_assert_close(output + row * COLUMNS, expected, COLUMNS, 1e-5, "gradient of rms norm");
     }
-    float *twice = block(ROWS * COLUMNS, sizeof *twice);
+    float *twice = fl_test_block(ROWS * COLUMNS, sizeof *twice);
     memcpy(twice, output, ROWS * COLUMNS * sizeof *twice);
     compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, input, weight, 1e-5, gradient, twice, true);
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
@@ -277,9 +272,9 @@ static void test_rope_rotates_by_float32_angles_and_back(void **unused) {
     fl_random random;
     fl_random_seed(&random, 37, 0);
     fl_compute *compute = backend(2, 0);
-    float frequencies[ROTARY / 2], *x = normals(&random, T * HEADS * DIM, 1.0),
-                                   *start = block(T * HEADS * DIM, sizeof *x);
-    double *expected = block(T * HEADS * DIM, sizeof *expected);
+    float frequencies[ROTARY / 2], *x = fl_test_normals(&random, T * HEADS * DIM, 1.0),
+                                   *start = fl_test_block(T * HEADS * DIM, sizeof *x);
+    double *expected = fl_test_block(T * HEADS * DIM, sizeof *expected);
     for (size_t i = 0; i < ROTARY / 2; i++) frequencies[i] = powf(10000.0f, -(float)i / 8.0f);
     memcpy(start, x, T * HEADS * DIM * sizeof *x);
     for (size_t i = 0; i < T * HEADS * DIM; i++) {
@@ -330,12 +325,12 @@ static void test_gated_activations_and_their_gradients(void **unused) {
     fl_random random;
     fl_random_seed(&random, 38, 0);
     fl_compute *compute = backend(2, 0);
-    float *gate = normals(&random, N, 3.0), *up = normals(&random, N, 1.0),
-          *gradient = normals(&random, N, 1.0);
-    float *output = block(N, sizeof *output), *gradient_gate = block(N, sizeof(float)),
-          *gradient_up = block(N, sizeof(float));
-    double *expected = block(N, sizeof *expected), *expected_gate = block(N, sizeof(double)),
-           *expected_up = block(N, sizeof(double));
+    float *gate = fl_test_normals(&random, N, 3.0), *up = fl_test_normals(&random, N, 1.0),
+          *gradient = fl_test_normals(&random, N, 1.0);
+    float *output = fl_test_block(N, sizeof *output), *gradient_gate = fl_test_block(N, sizeof(float)),
+          *gradient_up = fl_test_block(N, sizeof(float));
+    double *expected = fl_test_block(N, sizeof *expected), *expected_gate = fl_test_block(N, sizeof(double)),
+           *expected_up = fl_test_block(N, sizeof(double));
     fl_worst_reset();
     for (int activation = FL_ACTIVATION_SILU; activation <= FL_ACTIVATION_GELU; activation++) {
         for (size_t i = 0; i < N; i++) {
@@ -370,8 +365,8 @@ static void test_linear_is_the_same_for_every_thread_count(void **unused) {
     fl_random random;
     fl_random_seed(&random, 39, 0);
     fl_tensor tensor = random_tensor(&random, FL_DTYPE_F32, 1000, 96);
-    float *input = normals(&random, 70 * 96, 1.0), *first = block(70 * 1000, sizeof *first),
-          *output = block(70 * 1000, sizeof *output);
+    float *input = fl_test_normals(&random, 70 * 96, 1.0), *first = fl_test_block(70 * 1000, sizeof *first),
+          *output = fl_test_block(70 * 1000, sizeof *output);
     for (size_t threads = 1; threads <= 3; threads++) {
         fl_compute *compute = backend(threads, 0);
         fl_weight *weight = NULL;

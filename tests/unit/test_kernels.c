@@ -13,20 +13,9 @@
 #include "harness/base/random.h"
 #include "harness/compute/cpu_kernels.h"
 #include "harness/compute/vector_math.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/every_table.h"
-
-static void *block(size_t count, size_t size) {
-    void *memory = NULL;
-    assert_int_equal(fl_memory_allocate(&memory, count, size, NULL), FL_OK);
-    return memory;
-}
-
-static float *normals(fl_random *random, size_t count, double scale) {
-    float *x = block(count, sizeof *x);
-    for (size_t i = 0; i < count; i++) x[i] = (float)(scale * fl_random_normal(random));
-    return x;
-}
 
 /* Units in the last place between x and the exact value; results that round to 0 or infinity count as such.
  */
@@ -199,9 +188,9 @@ static void test_triangular_solves(void **unused) {
                                       {64, 64}, {33, 65}, {16, 24}, {64, 8}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         size_t n = sizes[s][0], m = sizes[s][1];
-        float *a = normals(random, n * n, 0.2), *x = normals(random, n * m, 1.0),
-              *right = block(n * m, sizeof(float));
-        double *expected = block(n * m, sizeof *expected);
+        float *a = fl_test_normals(random, n * n, 0.2), *x = fl_test_normals(random, n * m, 1.0),
+              *right = fl_test_block(n * m, sizeof(float));
+        double *expected = fl_test_block(n * m, sizeof *expected);
         for (int transposed = 0; transposed < 2; transposed++) {
             memcpy(right, x, n * m * sizeof *x);
             for (size_t i = 0; i < n * m; i++) expected[i] = (double)x[i];
@@ -243,11 +232,11 @@ static void check_product(const fl_kernels *kernels, fl_random *random, size_t m
     p.stride_a = (p.transpose_a ? m : k) + 3;
     p.stride_b = p.transpose_b ? k : n;
     p.stride_c = n + 1;
-    float *a = normals(random, (p.transpose_a ? k : m) * p.stride_a, 1.0);
-    float *b = normals(random, (p.transpose_b ? n : k) * p.stride_b, 1.0),
-          *c = normals(random, m * p.stride_c, 1.0);
-    float *kept = block(m * n, sizeof *kept);
-    double *expected = block(m * n, sizeof *expected);
+    float *a = fl_test_normals(random, (p.transpose_a ? k : m) * p.stride_a, 1.0);
+    float *b = fl_test_normals(random, (p.transpose_b ? n : k) * p.stride_b, 1.0),
+          *c = fl_test_normals(random, m * p.stride_c, 1.0);
+    float *kept = fl_test_block(m * n, sizeof *kept);
+    double *expected = fl_test_block(m * n, sizeof *expected);
     p.a = a;
     p.b = b;
     p.c = c;
@@ -473,9 +462,9 @@ static void exact_step(size_t dv, size_t dk, const fl_step_inputs *in, double *s
 }
 
 static void check_step(const fl_kernels *kernels, fl_random *random, size_t dv, size_t dk) {
-    float *state = normals(random, dv * dk, 1.0), *x = normals(random, 5 * dk, 0.3);
-    float *value = normals(random, dv, 1.0), *output = block(dv, sizeof *output);
-    double *expected = block(dv * dk, sizeof *expected), *read = block(dv, sizeof *read);
+    float *state = fl_test_normals(random, dv * dk, 1.0), *x = fl_test_normals(random, 5 * dk, 0.3);
+    float *value = fl_test_normals(random, dv, 1.0), *output = fl_test_block(dv, sizeof *output);
+    double *expected = fl_test_block(dv * dk, sizeof *expected), *read = fl_test_block(dv, sizeof *read);
     for (size_t i = 0; i < dv * dk; i++) expected[i] = (double)state[i];
     fl_step_inputs in = {.query = x,
                          .key = x + dk,
@@ -501,9 +490,12 @@ static void check_step(const fl_kernels *kernels, fl_random *random, size_t dv, 
 static void check_few_tokens(const fl_kernels *kernels, fl_random *random, size_t rows, size_t columns) {
     enum { TOKENS = 5 };
     size_t count = TOKENS * rows;
-    float *matrix = normals(random, rows * columns, 1.0), *input = normals(random, TOKENS * columns, 1.0);
-    float *output = block(count, sizeof *output), *sums = block(TOKENS * columns, sizeof *sums);
-    double *expected = block(count, sizeof *expected), *total = block(TOKENS * columns, sizeof *total);
+    float *matrix = fl_test_normals(random, rows * columns, 1.0),
+          *input = fl_test_normals(random, TOKENS * columns, 1.0);
+    float *output = fl_test_block(count, sizeof *output),
+          *sums = fl_test_block(TOKENS * columns, sizeof *sums);
+    double *expected = fl_test_block(count, sizeof *expected),
+           *total = fl_test_block(TOKENS * columns, sizeof *total);
     for (size_t i = 0; i < TOKENS * columns; i++) total[i] = (double)(sums[i] = input[i]);
     for (size_t t = 0; t < TOKENS; t++) {
         for (size_t r = 0; r < rows; r++) {

@@ -9,6 +9,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/compute/compute.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/every_table.h"
 #include "tests/support/recurrence_reference.h"
@@ -20,12 +21,6 @@ static fl_compute *backend(size_t threads) {
         fail_msg("%s", error.message);
     }
     return compute;
-}
-
-static void *block(size_t count, size_t size) {
-    void *memory = NULL;
-    assert_int_equal(fl_memory_allocate(&memory, count, size, NULL), FL_OK);
-    return memory;
 }
 
 /* A backward call over a random case, with room for every gradient. */
@@ -61,8 +56,8 @@ static void case_create(backward_case *b, fl_random *random, fl_transition trans
     fl_case_create(&b->forward, random, transition, kind, heads, steps, key_dim, value_dim);
     b->outputs = heads * steps * value_dim;
     b->states = heads * value_dim * key_dim;
-    float *gradient_output = block(b->outputs, sizeof(float)),
-          *gradient_state = block(b->states, sizeof(float));
+    float *gradient_output = fl_test_block(b->outputs, sizeof(float)),
+          *gradient_state = fl_test_block(b->states, sizeof(float));
     for (size_t i = 0; i < b->outputs; i++) gradient_output[i] = (float)fl_random_normal(random);
     for (size_t i = 0; i < b->states; i++) gradient_state[i] = (float)fl_random_normal(random);
     b->call = (fl_recurrence_backward_call){.transition = transition,
@@ -76,18 +71,18 @@ static void case_create(backward_case *b, fl_random *random, fl_transition trans
                                             .gradient_final_state = gradient_state};
     size_t keys = heads * steps * key_dim, tokens = heads * steps;
     fl_recurrence_gradients *g = &b->call.gradients;
-    g->query = block(keys, sizeof(float));
-    g->key = block(keys, sizeof(float));
-    g->value = block(tokens * value_dim, sizeof(float));
-    g->write = block(tokens, sizeof(float));
-    g->initial_state = block(b->states, sizeof(float));
+    g->query = fl_test_block(keys, sizeof(float));
+    g->key = fl_test_block(keys, sizeof(float));
+    g->value = fl_test_block(tokens * value_dim, sizeof(float));
+    g->write = fl_test_block(tokens, sizeof(float));
+    g->initial_state = fl_test_block(b->states, sizeof(float));
     if (transition.decay != FL_DECAY_NONE) {
-        g->log_decay = block(transition.decay == FL_DECAY_CHANNEL ? keys : tokens, sizeof(float));
+        g->log_decay = fl_test_block(transition.decay == FL_DECAY_CHANNEL ? keys : tokens, sizeof(float));
     }
-    if (transition.erase != FL_ERASE_NONE) g->erase_strength = block(tokens, sizeof(float));
+    if (transition.erase != FL_ERASE_NONE) g->erase_strength = fl_test_block(tokens, sizeof(float));
     if (transition.erase == FL_ERASE_DIRECTIONS) {
-        g->erase_read = block(keys, sizeof(float));
-        g->erase_write = block(keys, sizeof(float));
+        g->erase_read = fl_test_block(keys, sizeof(float));
+        g->erase_write = fl_test_block(keys, sizeof(float));
     }
 }
 
@@ -137,11 +132,12 @@ static double check_against_quotients(fl_compute *compute, backward_case *b, dou
     float *lists[MEMBERS];
     size_t counts[MEMBERS];
     members(b, lists, counts);
-    double *state = block(b->states, sizeof *state), *output = block(b->outputs, sizeof *output), worst = 0.0;
+    double *state = fl_test_block(b->states, sizeof *state),
+           *output = fl_test_block(b->outputs, sizeof *output), worst = 0.0;
     double *expected[MEMBERS] = {0};
     for (size_t m = 0; m < MEMBERS; m++) {
         if (lists[m] == NULL) continue;
-        expected[m] = block(counts[m], sizeof(double));
+        expected[m] = fl_test_block(counts[m], sizeof(double));
         for (size_t i = 0; i < counts[m]; i++) {
             expected[m][i] = difference_quotient(b, entry, &inputs[m][i], state, output);
         }
@@ -207,7 +203,7 @@ static void test_step_and_chunk_gradients_agree_on_long_sequences(void **unused)
             run(compute, &b, FL_RECURRENCE_STEP);
             for (size_t m = 0; m < MEMBERS; m++) {
                 if (lists[m] == NULL) continue;
-                kept[m] = block(counts[m], sizeof(float));
+                kept[m] = fl_test_block(counts[m], sizeof(float));
                 memcpy(kept[m], lists[m], counts[m] * sizeof(float));
             }
             run(compute, &b, FL_RECURRENCE_CHUNK);
@@ -237,7 +233,7 @@ static void test_gradients_that_are_not_wanted_and_empty_sequences(void **unused
     case_create(&b, &random, (fl_transition){FL_DECAY_CHANNEL, FL_ERASE_DIRECTIONS}, FL_CASE_BENIGN, 2, 90,
                 16, 8);
     run(compute, &b, FL_RECURRENCE_AUTO);
-    float *value = block(2 * 90 * 8, sizeof *value);
+    float *value = fl_test_block(2 * 90 * 8, sizeof *value);
     fl_recurrence_backward_call call = b.call;
     call.gradients = (fl_recurrence_gradients){.value = value};
     for (int mode = FL_RECURRENCE_AUTO; mode <= FL_RECURRENCE_CHUNK; mode++) {
