@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/compute/cpu_kernels.h"
 #include "harness/compute/vector_math.h"
 
 /* LANES: numbers worked on together, so that they go into vector registers. */
-enum { LARGEST_BLOCK_LOGITS = 1 << 23, LARGEST_BLOCK_ROWS = 128, PIECE = 512, LANES = 8 };
+enum { PIECE = 512, LANES = 8 };
 
 /* One block of rows, worked off in parallel; logits become weight * gradient in place. */
 typedef struct {
@@ -22,15 +23,10 @@ static size_t vocabulary_of(const fl_logit_loss *loss) {
     return loss->network->model->config.vocabulary;
 }
 
-static size_t rows_of(const fl_network *network) {
-    size_t rows = LARGEST_BLOCK_LOGITS / network->model->config.vocabulary;
-    return rows < 1 ? 1 : rows > LARGEST_BLOCK_ROWS ? LARGEST_BLOCK_ROWS : rows;
-}
-
 fl_status fl_logit_loss_create(const fl_network *network, bool with_target, fl_logit_loss *out,
                                fl_error *error) {
     *out = (fl_logit_loss){.network = network};
-    out->rows = rows_of(network);
+    out->rows = fl_network_logit_rows(network);
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, out->rows * vocabulary_of(out), error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->row_loss, out->rows, error));
@@ -59,20 +55,7 @@ size_t fl_logit_loss_bytes(const fl_logit_loss *loss) {
 }
 
 size_t fl_logit_loss_bytes_of(const fl_network *network, bool with_target) {
-    return bytes_of(with_target ? 2 : 1, rows_of(network), network->model->config.vocabulary);
-}
-
-static float largest_of(size_t count, const float *x) {
-    float lane[LANES], largest = x[0];
-    size_t i = 0;
-    for (size_t j = 0; j < LANES; j++) lane[j] = x[0];
-    for (; i + LANES <= count; i += LANES) {
-#pragma GCC unroll 8
-        for (size_t j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    }
-    for (size_t j = 0; j < LANES; j++) largest = lane[j] > largest ? lane[j] : largest;
-    for (; i < count; i++) largest = x[i] > largest ? x[i] : largest;
-    return largest;
+    return bytes_of(with_target ? 2 : 1, fl_network_logit_rows(network), network->model->config.vocabulary);
 }
 
 static double sum_of(size_t count, const float *x) {
@@ -112,7 +95,7 @@ static void next_token_row(void *context, size_t row, size_t worker) {
     const fl_logit_job *job = context;
     float *logits = job->loss->logits + row * job->vocabulary;
     size_t target = (size_t)job->targets[row];
-    float largest = largest_of(job->vocabulary, logits), of_target = logits[target];
+    float largest = fl_kernels_current()->maximum(job->vocabulary, logits), of_target = logits[target];
     double sum = sum_exponentials(job->vocabulary, logits, largest, logits);
     job->loss->row_loss[row] = log(sum) + (double)largest - (double)of_target;
     if (!job->gradient) return;
@@ -151,7 +134,8 @@ static void divergence_row(void *context, size_t row, size_t worker) {
     size_t count = job->vocabulary;
     float *logits = job->loss->logits + row * count;
     const float *target = job->loss->target_logits + row * count;
-    fl_divergence_row of = {.shift = largest_of(count, logits), .target_shift = largest_of(count, target)};
+    fl_divergence_row of = {.shift = fl_kernels_current()->maximum(count, logits),
+                            .target_shift = fl_kernels_current()->maximum(count, target)};
     double own_sum = sum_exponentials(count, logits, of.shift, NULL);
     double target_sum = sum_exponentials(count, target, of.target_shift, NULL), sum = 0.0;
     of.scale = 1.0 / own_sum;

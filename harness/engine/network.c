@@ -123,6 +123,12 @@ void fl_network_logits(const fl_network *network, size_t rows, const float *hidd
     network->compute->ops->linear(network->compute, network->head, NULL, rows, hidden, logits);
 }
 
+size_t fl_network_logit_rows(const fl_network *network) {
+    enum { LARGEST_BLOCK_LOGITS = 1 << 23, LARGEST_BLOCK_ROWS = 128 };
+    size_t rows = LARGEST_BLOCK_LOGITS / network->model->config.vocabulary;
+    return rows < 1 ? 1 : rows > LARGEST_BLOCK_ROWS ? LARGEST_BLOCK_ROWS : rows;
+}
+
 size_t fl_network_cache_bytes(const fl_network *network, size_t layer, size_t tokens) {
     size_t window = network->model->config.sliding_window[layer];
     size_t keys = window != 0 && window < tokens ? window : tokens;

@@ -33,6 +33,10 @@ void fl_network_destroy(fl_network *network);
 /* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
 void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits);
 
+/* How many rows of logits to hold at a time: enough for a product at full speed, little enough for memory with a large
+ * vocabulary. */
+size_t fl_network_logit_rows(const fl_network *network);
+
 /* Bytes of keys and values that the frozen softmax of a layer holds for a sequence of `tokens` (a sliding window caps it). */
 size_t fl_network_cache_bytes(const fl_network *network, size_t layer, size_t tokens);
 

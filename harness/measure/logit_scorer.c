@@ -2,16 +2,13 @@
 
 #include "harness/base/memory.h"
 
-enum { LARGEST_BLOCK_LOGITS = 1 << 23, LARGEST_BLOCK_ROWS = 128 };
-
 static size_t vocabulary_of(const fl_logit_scorer *scorer) {
     return scorer->network->model->config.vocabulary;
 }
 
 fl_status fl_logit_scorer_create(const fl_network *network, fl_logit_scorer *out, fl_error *error) {
     *out = (fl_logit_scorer){.network = network};
-    size_t rows = LARGEST_BLOCK_LOGITS / vocabulary_of(out);
-    out->rows = rows < 1 ? 1 : rows > LARGEST_BLOCK_ROWS ? LARGEST_BLOCK_ROWS : rows;
+    out->rows = fl_network_logit_rows(network);
     size_t logits = out->rows * vocabulary_of(out);
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&out->reference_logits, logits, error));
