@@ -124,13 +124,20 @@ typedef struct fl_rule {
                              fl_rule_input_gradient *out);
 
     /* A rule that does not fit the recurrence: flat state per head, one step = the definition. A write has no query; a
-     * read has the query only, and reads 0 from the initial state. Such rules run a token at a time and are not trained. */
+     * read has the query only, and reads 0 from the initial state. Such rules run a token at a time. */
     struct {
         size_t (*state_floats)(size_t head_dim, const void *options);
         void (*init)(const fl_rule_input *input, float *state); /* NULL: zeros */
         /* write and read are separate so that the window can delay the write; a null write is no call at all */
         void (*write)(const fl_rule_input *token, float *state);
         void (*read)(const fl_rule_input *token, const float *state, float *output /* [D] */);
+        /* Both or neither; without them the rule cannot be trained. `before` is the state a write found. gradient_state:
+         * dLoss/d(state after it), made dLoss/d(before) in place; a read adds to it. In *out a write fills key, value, gate
+         * and beta, a read the query; parameters as in fl_rule_input_gradient. What init makes is taken as constant. */
+        void (*write_backward)(const fl_rule_input *token, const float *before, float *gradient_state,
+                               fl_rule_input_gradient *out);
+        void (*read_backward)(const fl_rule_input *token, const float *state, const float *gradient_output /* [D] */,
+                              float *gradient_state, fl_rule_input_gradient *out);
     } own;
 } fl_rule;
 

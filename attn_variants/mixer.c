@@ -102,19 +102,16 @@ void fl_mixer_destroy(fl_mixer *mixer) {
     fl_memory_free(mixer);
 }
 
-static void reset_state(fl_mixer *mixer) {
-    const fl_mixer_plan *plan = &mixer->plan;
-    memset(mixer->state, 0, plan->shape.query_heads * plan->state_floats * sizeof *mixer->state);
+void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state) {
+    memset(state, 0, plan->state_floats * sizeof *state);
     if (!plan->own || plan->rule->own.init == NULL) return;
-    for (size_t head = 0; head < plan->shape.query_heads; head++) {
-        fl_rule_input input = {.head_dim = plan->shape.head_dim,
-                               .layer = plan->layer,
-                               .head = head,
-                               .heads = plan->shape.query_heads,
-                               .options = plan->variant->rule_options,
-                               .parameters = plan->parameters};
-        plan->rule->own.init(&input, mixer->state + head * plan->state_floats);
-    }
+    fl_rule_input input = {.head_dim = plan->shape.head_dim,
+                           .layer = plan->layer,
+                           .head = head,
+                           .heads = plan->shape.query_heads,
+                           .options = plan->variant->rule_options,
+                           .parameters = plan->parameters};
+    plan->rule->own.init(&input, state);
 }
 
 void fl_mixer_reset(fl_mixer *mixer) {
@@ -124,7 +121,9 @@ void fl_mixer_reset(fl_mixer *mixer) {
     fl_exact_set_clear(&mixer->exact);
     fl_routed_cache_clear(&mixer->cache);
     if (!plan->linear) return;
-    reset_state(mixer);
+    for (size_t head = 0; head < plan->shape.query_heads; head++) {
+        fl_mixer_initial_state(plan, head, mixer->state + head * plan->state_floats);
+    }
     for (size_t i = 0; i < 3; i++) memset(mixer->history[i], 0, history_floats(plan, i) * sizeof(float));
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 #include "harness/compute/vector_math.h"
@@ -132,8 +133,23 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
 
 /* Linear branch. */
 
+/* Gradients of the rule's own parameters, in its order. */
+static void rule_gradients(const fl_backward_work *work, float **out) {
+    const fl_rule *rule = work->plan->rule;
+    for (size_t i = 0; i < rule->parameter_count; i++) out[i] = gradient_of(work, rule->parameters[i].name);
+}
+
+static fl_status own_backward(fl_backward_work *work, fl_error *error) {
+    float *parameters[FL_RULE_MAX_PARAMETERS];
+    rule_gradients(work, parameters);
+    fl_mixer_own_gradients gradients = {work->merged_read, work->stream_query, &work->stream,
+                                        work->parameters == NULL ? NULL : parameters};
+    return fl_mixer_own_backward(work->block, &gradients, error);
+}
+
 static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
+    if (plan->own) return own_backward(work, error);
     fl_recurrence_backward_call call = {
         .transition = plan->variant->transition,
         .mode = work->block->mode,
@@ -167,6 +183,17 @@ static void find_steps(fl_backward_work *work) {
     }
 }
 
+/* A rule with own hooks was handed its inputs as they are. */
+static void hand_back_inputs(const fl_mixer_plan *plan, const fl_rule_output_gradient *gradient,
+                             const fl_rule_input_gradient *out) {
+    size_t bytes = plan->shape.head_dim * sizeof(float);
+    memcpy(out->query, gradient->query, bytes);
+    memcpy(out->key, gradient->key, bytes);
+    memcpy(out->value, gradient->value, bytes);
+    if (out->gate != NULL) memcpy(out->gate, gradient->log_decay, plan->gate_width * sizeof(float));
+    if (out->beta != NULL) out->beta[0] = gradient->erase_strength[0];
+}
+
 static void prepare_backward_head(void *context, size_t head, size_t worker) {
     (void)worker;
     const fl_backward_work *work = context;
@@ -175,8 +202,7 @@ static void prepare_backward_head(void *context, size_t head, size_t worker) {
     size_t tokens = work->block->tokens, heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
     size_t row = plan->micro_steps * plan->key_dim;
     float *parameters[FL_RULE_MAX_PARAMETERS];
-    for (size_t i = 0; i < rule->parameter_count; i++)
-        parameters[i] = gradient_of(work, rule->parameters[i].name);
+    rule_gradients(work, parameters);
     for (size_t token = 0; token < tokens; token++) {
         size_t step = work->step_of[head / plan->group * tokens + token], at = token * heads + head;
         fl_rule_input input = fl_mixer_rule_input(work->block, head, token);
@@ -191,7 +217,10 @@ static void prepare_backward_head(void *context, size_t head, size_t worker) {
                                           plan->gate_width > 0 ? work->gate + at * plan->gate_width : NULL,
                                       .beta = rule->beta ? work->beta + at : NULL,
                                       .parameters = work->parameters == NULL ? NULL : parameters};
-        rule->prepare_backward(&input, &gradient, &out);
+        if (plan->own)
+            hand_back_inputs(plan, &gradient, &out);
+        else
+            rule->prepare_backward(&input, &gradient, &out);
     }
 }
 
@@ -378,7 +407,8 @@ size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, s
     size_t floats = tokens * (query * (2 * plan.shape.head_dim + 2) + 2 * key + set);
     if (plan.linear) floats += linear_floats(&plan, tokens);
     size_t steps = plan.linear ? plan.shape.kv_heads * tokens * sizeof(size_t) : 0;
-    return floats * sizeof(float) + steps + fl_mixer_replay_bytes(&plan, tokens);
+    size_t own = plan.own ? fl_mixer_own_backward_bytes(&plan, tokens) : 0;
+    return floats * sizeof(float) + steps + own + fl_mixer_replay_bytes(&plan, tokens);
 }
 
 struct fl_mixer_tape {
@@ -438,10 +468,6 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
                                  float *gradient_input, float *gradient_parameters, fl_error *error) {
     const fl_mixer_plan *plan = &tape->mixer->plan;
     const fl_attention_shape *shape = &plan->shape;
-    if (plan->rule->own.write != NULL) {
-        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "rule %s has its own step and cannot be trained",
-                            plan->rule->name);
-    }
     size_t tokens = tape->block.tokens;
     if (tokens == 0) return FL_OK;
     fl_backward_work work = {.block = &tape->block,

@@ -35,7 +35,7 @@ size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, s
  * gradient_output [T][H][D]. gradient_query [T][H][D], gradient_key and gradient_value [T][Hkv][D] and gradient_input
  * [T][E] are overwritten; NULL = not wanted. gradient_parameters is a block laid out as the layer's parameters
  * (mechanism->layer_floats), added to; NULL = not wanted. The outputs must not overlap gradient_output.
- * FL_ERROR_UNSUPPORTED for a rule with own hooks. */
+ * FL_ERROR_UNSUPPORTED for a rule with own hooks that have no derivative. */
 fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
                             const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
                             float *gradient_key, float *gradient_value, float *gradient_input,

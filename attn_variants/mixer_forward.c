@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 
@@ -107,49 +108,10 @@ static fl_status run_recurrence(fl_mixer_block *block, size_t steps, const fl_wr
     return plan->compute->ops->recurrence(plan->compute, &call, error);
 }
 
-static float frobenius_norm(size_t count, const float *x) {
+float fl_mixer_norm(size_t count, const float *x) {
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) sum += (double)x[i] * x[i];
     return (float)sqrt(sum);
-}
-
-/* Rules with own hooks: the definition, one head a worker. */
-typedef struct fl_own_work {
-    fl_mixer_block *block;
-    size_t first, count;
-} fl_own_work;
-
-static void own_step(const fl_mixer_block *block, size_t head, size_t step, float *state) {
-    const fl_mixer_plan *plan = &block->mixer->plan;
-    size_t written = block->scratch->written[head / plan->group * block->tokens + step];
-    size_t at = head * block->tokens + step;
-    fl_rule_input input = {.head_dim = plan->shape.head_dim,
-                           .layer = plan->layer,
-                           .head = head,
-                           .heads = plan->shape.query_heads,
-                           .options = plan->variant->rule_options,
-                           .parameters = plan->parameters};
-    if (written != FL_POSITION_NONE) {
-        fl_rule_output row = fl_write_row_output(&plan->layout, &block->stream, head, step);
-        fl_rule_input token = input;
-        token.position = written;
-        token.key = row.key;
-        token.value = row.value;
-        token.gate = row.log_decay;
-        token.beta = row.erase_strength == NULL ? 0.0f : row.erase_strength[0];
-        plan->rule->own.write(&token, state);
-    }
-    input.position = block->first + step;
-    input.query = block->scratch->query + at * plan->key_dim;
-    plan->rule->own.read(&input, state, block->scratch->read + at * plan->value_dim);
-    if (block->wants_norm) block->scratch->norm[at] = frobenius_norm(plan->state_floats, state);
-}
-
-static void own_head(void *context, size_t head, size_t worker) {
-    (void)worker;
-    const fl_own_work *work = context;
-    float *state = work->block->mixer->state + head * work->block->mixer->plan.state_floats;
-    for (size_t i = 0; i < work->count; i++) own_step(work->block, head, work->first + i, state);
 }
 
 /* Steps first .. first + count - 1 cut out of the block's streams and run by themselves. */
@@ -175,7 +137,7 @@ static fl_status advance_part(fl_mixer_block *block, size_t first, size_t count,
             memcpy(scratch->norm + at * micro, scratch->part_norm + head * count * micro,
                    count * micro * sizeof(float));
         } else if (block->wants_norm) { /* one step at a time: S without the normaliser's row */
-            scratch->norm[at * micro + micro - 1] = frobenius_norm(
+            scratch->norm[at * micro + micro - 1] = fl_mixer_norm(
                 plan->shape.head_dim * plan->key_dim, block->mixer->state + head * plan->state_floats);
         }
     }
@@ -187,8 +149,7 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
     const fl_mixer_scratch *scratch = block->scratch;
     if (count == 0) return FL_OK;
     if (plan->own) {
-        fl_own_work work = {block, first, count};
-        fl_threads_for(plan->compute->threads, plan->shape.query_heads, own_head, &work);
+        fl_mixer_own_advance(block, first, count);
         return FL_OK;
     }
     if (block->wants_norm && plan->variant->normaliser) {

@@ -1,5 +1,6 @@
 /* The mixer's insides, shared by mixer.c (the timeline), mixer_prepare.c (from q, k, v, h to streams), mixer_route.c
- * (routed cache) and mixer_forward.c (one block of tokens). Not for anyone else. */
+ * (routed cache), mixer_own.c (rules with a step of their own), mixer_forward.c (one block of tokens) and mixer_backward.c.
+ * Not for anyone else. */
 #ifndef FL_ATTN_VARIANTS_MIXER_PARTS_H
 #define FL_ATTN_VARIANTS_MIXER_PARTS_H
 
@@ -33,6 +34,8 @@ typedef struct fl_mixer_plan {
 
 /* In mixer.c; also used by the backward pass. */
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism, size_t layer);
+/* A head's state before the first token. */
+void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state /* [state_floats] */);
 
 struct fl_mixer {
     fl_mixer_plan plan;
@@ -86,6 +89,8 @@ fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size
 /* mixer_route.c */
 fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);
 
+/* mixer_forward.c: Frobenius norm */
+float fl_mixer_norm(size_t count, const float *x);
 /* mixer_forward.c: the recurrence over steps first .. first + count - 1 of the block. */
 fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error);
 

@@ -132,6 +132,8 @@ static const char *slot_fault(const fl_rule *rule) {
         if (rule->own.write == NULL || rule->own.read == NULL || rule->own.state_floats == NULL) {
             return "own hooks that are not complete (state_floats, write, read)";
         }
+        if ((rule->own.write_backward == NULL) != (rule->own.read_backward == NULL))
+            return "only one of write_backward and read_backward";
         return rule->prepare != NULL || rule->normaliser ? "both `prepare` or a normaliser and own hooks"
                                                          : NULL;
     }

@@ -59,6 +59,9 @@ static void test_unsound_rules_are_refused_by_name(void **state) {
     rule = *fl_rule_find("oja");
     rule.own.read = NULL;
     expect_fault(&rule, "not complete");
+    rule = *fl_rule_find("oja");
+    rule.own.read_backward = NULL;
+    expect_fault(&rule, "only one of write_backward");
     rule = *fl_rule_find("none");
     rule.beta = true;
     expect_fault(&rule, "stateless");

@@ -1,0 +1,166 @@
+#include "attn_variants/mixer_own.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "harness/base/memory.h"
+
+/* The rule's input without a token. */
+static fl_rule_input input_of(const fl_mixer_plan *plan, size_t head) {
+    return (fl_rule_input){.head_dim = plan->shape.head_dim,
+                           .layer = plan->layer,
+                           .head = head,
+                           .heads = plan->shape.query_heads,
+                           .options = plan->variant->rule_options,
+                           .parameters = plan->parameters};
+}
+
+/* What is written at `step`; false where nothing is. */
+static bool writing_at(const fl_mixer_block *block, size_t head, size_t step, fl_rule_input *token) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    size_t written = block->scratch->written[head / plan->group * block->tokens + step];
+    if (written == FL_POSITION_NONE) return false;
+    fl_rule_output row = fl_write_row_output(&plan->layout, &block->stream, head, step);
+    *token = input_of(plan, head);
+    token->position = written;
+    token->key = row.key;
+    token->value = row.value;
+    token->gate = row.log_decay;
+    token->beta = row.erase_strength == NULL ? 0.0f : row.erase_strength[0];
+    return true;
+}
+
+static fl_rule_input reading_at(const fl_mixer_block *block, size_t head, size_t step) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    fl_rule_input token = input_of(plan, head);
+    token.position = block->first + step;
+    token.query = block->scratch->query + (head * block->tokens + step) * plan->key_dim;
+    return token;
+}
+
+/* Forward. */
+
+typedef struct fl_own_work {
+    const fl_mixer_block *block;
+    size_t first, count;
+} fl_own_work;
+
+static void advance_head(void *context, size_t head, size_t worker) {
+    (void)worker;
+    const fl_own_work *work = context;
+    const fl_mixer_block *block = work->block;
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    float *state = block->mixer->state + head * plan->state_floats;
+    for (size_t step = work->first; step < work->first + work->count; step++) {
+        size_t at = head * block->tokens + step;
+        fl_rule_input token;
+        if (writing_at(block, head, step, &token)) plan->rule->own.write(&token, state);
+        token = reading_at(block, head, step);
+        plan->rule->own.read(&token, state, block->scratch->read + at * plan->value_dim);
+        if (block->wants_norm) block->scratch->norm[at] = fl_mixer_norm(plan->state_floats, state);
+    }
+}
+
+void fl_mixer_own_advance(const fl_mixer_block *block, size_t first, size_t count) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    fl_own_work work = {block, first, count};
+    fl_threads_for(plan->compute->threads, plan->shape.query_heads, advance_head, &work);
+}
+
+/* Backward. */
+
+typedef struct fl_own_backward {
+    const fl_mixer_block *block;
+    const fl_mixer_own_gradients *gradients;
+    size_t segment; /* steps */
+    float *memory;  /* [workers][states_of_worker][state_floats] */
+} fl_own_backward;
+
+static size_t segment_of(size_t tokens) {
+    return (size_t)ceil(sqrt((double)tokens));
+}
+
+/* The states at the start of every segment, those inside one with its end, and the gradient. */
+static size_t states_of_worker(size_t tokens) {
+    size_t segment = segment_of(tokens);
+    return (tokens + segment - 1) / segment + segment + 1 + 1;
+}
+
+static void step_backward(const fl_own_backward *work, size_t head, size_t step, const float *before,
+                          const float *after, float *gradient_state) {
+    const fl_mixer_block *block = work->block;
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_own_gradients *gradients = work->gradients;
+    size_t at = head * block->tokens + step;
+    fl_rule_input token = reading_at(block, head, step);
+    fl_rule_input_gradient out = {.query = gradients->query + at * plan->key_dim,
+                                  .parameters = gradients->parameters};
+    plan->rule->own.read_backward(&token, after, gradients->read + at * plan->value_dim, gradient_state,
+                                  &out);
+    if (!writing_at(block, head, step, &token)) return;
+    fl_rule_output row = fl_write_row_output(&plan->layout, gradients->stream, head, step);
+    out = (fl_rule_input_gradient){.key = row.key,
+                                   .value = row.value,
+                                   .gate = row.log_decay,
+                                   .beta = row.erase_strength,
+                                   .parameters = gradients->parameters};
+    plan->rule->own.write_backward(&token, before, gradient_state, &out);
+}
+
+/* The states after each of `count` steps from `first` on, behind the one before them; a step apart. */
+static void run_segment(const fl_own_backward *work, size_t head, size_t first, size_t count, float *states) {
+    const fl_mixer_plan *plan = &work->block->mixer->plan;
+    for (size_t i = 0; i < count; i++) {
+        float *next = states + plan->state_floats;
+        memcpy(next, states, plan->state_floats * sizeof *next);
+        fl_rule_input token;
+        if (writing_at(work->block, head, first + i, &token)) plan->rule->own.write(&token, next);
+        states = next;
+    }
+}
+
+static void backward_head(void *context, size_t head, size_t worker) {
+    const fl_own_backward *work = context;
+    const fl_mixer_plan *plan = &work->block->mixer->plan;
+    size_t tokens = work->block->tokens, segment = work->segment, floats = plan->state_floats;
+    size_t segments = (tokens + segment - 1) / segment;
+    float *starts = work->memory + worker * states_of_worker(tokens) * floats;
+    float *inside = starts + segments * floats, *gradient = inside + (segment + 1) * floats;
+    memset(gradient, 0, floats * sizeof *gradient);
+    fl_mixer_initial_state(plan, head, inside);
+    for (size_t i = 0; i < segments; i++) {
+        memcpy(starts + i * floats, inside, floats * sizeof *starts);
+        if (i + 1 == segments) break;
+        run_segment(work, head, i * segment, segment, inside);
+        memcpy(inside, inside + segment * floats, floats * sizeof *inside);
+    }
+    for (size_t i = segments; i-- > 0;) {
+        size_t first = i * segment, count = tokens - first < segment ? tokens - first : segment;
+        memcpy(inside, starts + i * floats, floats * sizeof *inside);
+        run_segment(work, head, first, count, inside);
+        for (size_t j = count; j-- > 0;) {
+            step_backward(work, head, first + j, inside + j * floats, inside + (j + 1) * floats, gradient);
+        }
+    }
+}
+
+size_t fl_mixer_own_backward_bytes(const fl_mixer_plan *plan, size_t tokens) {
+    return fl_threads_count(plan->compute->threads) * states_of_worker(tokens) * plan->state_floats *
+           sizeof(float);
+}
+
+fl_status fl_mixer_own_backward(const fl_mixer_block *block, const fl_mixer_own_gradients *gradients,
+                                fl_error *error) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    if (plan->rule->own.write_backward == NULL) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "rule %s has a step of its own without a derivative and cannot be trained",
+                            plan->rule->name);
+    }
+    fl_own_backward work = {block, gradients, segment_of(block->tokens), NULL};
+    size_t floats = fl_mixer_own_backward_bytes(plan, block->tokens) / sizeof(float);
+    FL_TRY(FL_ALLOCATE(&work.memory, floats, error));
+    fl_threads_for(plan->compute->threads, plan->shape.query_heads, backward_head, &work);
+    fl_memory_free(work.memory);
+    return FL_OK;
+}
