@@ -53,16 +53,25 @@ done:
     return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "tasks");
 }
 
-static fl_status bind(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
-    if (is_given(experiment->train)) {
-        FL_TRY(fl_train_config_bind(experiment->train, experiment->resolved, &out->train, error));
-        out->has_train = true;
-        fl_status status = out->train.self_generated.node != NULL
-                               ? FL_OK
-                               : fl_hash_path(out->train.path != NULL ? out->train.path : out->train.ids,
-                                              &out->train_hash, error);
-        if (status != FL_OK) return fl_error_prepend(error, status, "train");
+static fl_status bind_training(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
+    if (!is_given(experiment->train)) return FL_OK;
+    FL_TRY(fl_train_config_bind(experiment->train, NULL, &out->train, error));
+    bool none = out->train.objective == FL_OBJECTIVE_NONE;
+    fl_train_config_release(&out->train);
+    if (none) {
+        experiment->train = NULL;
+        return FL_OK;
     }
+    FL_TRY(fl_train_config_bind(experiment->train, experiment->resolved, &out->train, error));
+    out->has_train = true;
+    if (out->train.self_generated.node != NULL) return FL_OK;
+    const char *path = out->train.path != NULL ? out->train.path : out->train.ids;
+    fl_status status = fl_hash_path(path, &out->train_hash, error);
+    return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "train");
+}
+
+static fl_status bind(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
+    FL_TRY(bind_training(experiment, out, error));
     FL_TRY(bind_ablations(experiment->measure.ablate, out, error));
     if (!is_given(experiment->tasks)) return FL_OK;
     FL_TRY(fl_task_config_bind(experiment->tasks, experiment->resolved, &out->tasks, error));

@@ -22,8 +22,8 @@ typedef struct fl_cell_parts {
     fl_hash tasks_key;  /* of the tasks' configuration: cells with the same key share opened tasks */
 } fl_cell_parts;
 
-/* Binds `train`, `tasks` and `measure.ablate`, completes experiment->resolved, and hashes the data they name.
- * On failure *out is empty. */
+/* Binds `train`, `tasks` and `measure.ablate`, completes experiment->resolved, and hashes the data they name. A training whose
+ * objective is none is taken out of the experiment. On failure *out is empty. */
 fl_status fl_cell_parts_bind(fl_experiment *experiment, fl_cell_parts *out, fl_error *error);
 void fl_cell_parts_release(fl_cell_parts *parts);
 

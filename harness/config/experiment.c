@@ -247,10 +247,12 @@ void fl_experiment_list_destroy(fl_experiment_list *list) {
 
 /* Copies into `out` what the user wrote and no floor has bound, so that no difference between two files is
  * ever lost. */
-static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const fl_resolved *bound,
+static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const fl_experiment *experiment,
                              fl_resolved *out, fl_error *error) {
     size_t length = path->length;
-    if (node->kind == FL_NODE_NULL || fl_resolved_find(bound, path->text) != NULL) return FL_OK;
+    if (node->kind == FL_NODE_NULL || fl_resolved_find(experiment->resolved, path->text) != NULL)
+        return FL_OK;
+    if (experiment->train == NULL && strcmp(path->text, "train") == 0) return FL_OK;
     bool inner = (node->kind == FL_NODE_MAPPING || node->kind == FL_NODE_SEQUENCE) && node->count > 0;
     if (!inner && length == 0) return FL_OK;
     if (!inner) {
@@ -267,7 +269,7 @@ static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const f
             FL_TRY(fl_text_builder_format(path, error, "%s%s", dot, child->key));
         else
             FL_TRY(fl_text_builder_format(path, error, "%s%zu", dot, i));
-        FL_TRY(add_unbound(child, path, bound, out, error));
+        FL_TRY(add_unbound(child, path, experiment, out, error));
         path->length = length;
         path->text[length] = '\0';
     }
@@ -299,8 +301,8 @@ static fl_status collect_identity(const fl_experiment *experiment, fl_resolved *
     fl_text_builder path = {0};
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_text_builder_add(&path, "", error));
-    FL_TRY_DONE(status, add_unbound(fl_document_root(experiment->document), &path, experiment->resolved,
-                                    identity, error));
+    FL_TRY_DONE(status,
+                add_unbound(fl_document_root(experiment->document), &path, experiment, identity, error));
     for (size_t i = 0; i < fl_resolved_count(experiment->resolved); i++) {
         const char *key = NULL, *value = NULL;
         fl_resolved_at(experiment->resolved, i, &key, &value, NULL);

@@ -34,7 +34,7 @@ typedef struct fl_experiment {
     bool has_text;
     fl_text_config text;
     fl_measure_config measure;
-    const fl_node *variant, *train, *tasks; /* into document; NULL when absent */
+    const fl_node *variant, *train, *tasks; /* into document; NULL when absent, or (train) when a floor above has set it aside */
     fl_document *document;                  /* this cell's own tree, sweep removed, overrides applied; owned */
     fl_resolved *resolved;                  /* owned; grows as the floors above bind their parts */
     char *cell_label;                       /* "variant.rule=kda train.seed=2": the axes of the sweep; "" without one */

@@ -21,7 +21,8 @@
 typedef enum fl_objective {
     FL_OBJECTIVE_NEXT_TOKEN = 0, /* mean next-token cross-entropy */
     FL_OBJECTIVE_LAYER_MSE,      /* mean over linearised layers of the layer's nMSE on the frozen model's inputs */
-    FL_OBJECTIVE_KL              /* mean KL(frozen || linearised) */
+    FL_OBJECTIVE_KL,             /* mean KL(frozen || linearised) */
+    FL_OBJECTIVE_NONE            /* no training: the cell is the one without a `train` mapping */
 } fl_objective;
 
 typedef enum fl_train_order { FL_ORDER_SHUFFLED = 0, FL_ORDER_SEQUENTIAL } fl_train_order;
@@ -45,7 +46,7 @@ typedef struct fl_train_config {
     size_t memory_budget;     /* MiB of activations and optimiser together; 0 = no limit */
 } fl_train_config;
 
-/* node: the `train` mapping. Errors carry file:line:column. */
+/* node: the `train` mapping. Errors carry file:line:column. An objective that is written must say which: null is refused. */
 fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_train_config *out, fl_error *error);
 void fl_train_config_release(fl_train_config *config);
 /* How far a training of this objective fits a mechanism that came as `before`. */

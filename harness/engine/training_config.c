@@ -10,7 +10,7 @@ enum {
     LARGEST_BUDGET = 1 << 24
 };
 
-static const char *const objective_names[] = {"next_token", "layer_mse", "kl", NULL};
+static const char *const objective_names[] = {"next_token", "layer_mse", "kl", "none", NULL};
 static const char *const order_names[] = {"shuffled", "sequential", NULL};
 
 #define NUMBER(name, text, low, high, what)                                                                  \
@@ -31,7 +31,7 @@ static const fl_option train_options[] = {
      .default_text = "next_token",
      .choices = objective_names,
      .help = "next_token: cross-entropy; layer_mse: each layer's nMSE on the frozen inputs; kl: against the "
-             "frozen model"},
+             "frozen model; none: not fitted"},
     SIZE(steps, "200", 1, LARGEST_STEPS, "optimiser steps"),
     NUMBER(learning_rate, "2e-3", 0, 1e3, "peak learning rate"),
     NUMBER(adapter_learning_rate, "5e-4", 0, 1e3, "the same of variant.lora's tensors"),
@@ -46,7 +46,7 @@ static const fl_option train_options[] = {
     {.key = "path",
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_train_config, path),
-     .help = "a text file"},
+     .help = "a text file, or a folder of .txt and .jsonl"},
     {.key = "ids",
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_train_config, ids),
@@ -94,6 +94,13 @@ enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };
 
 static fl_status check(const fl_node *node, fl_train_config *config, fl_error *error) {
     const bool own = config->self_generated.node != NULL;
+    const fl_node *objective = fl_node_get(node, "objective");
+    if (objective != NULL && objective->kind == FL_NODE_NULL) {
+        return fl_node_error(objective, error,
+                             "train.objective: null could mean the default or no training: write next_token "
+                             "or none");
+    }
+    if (config->objective == FL_OBJECTIVE_NONE) return FL_OK;
     if ((config->path != NULL) + (config->ids != NULL) + own != 1) {
         return fl_node_error(node, error, "train: exactly one of path, ids and self_generated is needed");
     }

@@ -217,6 +217,29 @@ static void test_a_training_goes_on_from_a_calibrated_mechanism(void **state) {
     assert_int_equal(count_files(fl_inside("network"), ".h5"), 2);
 }
 
+static void test_the_objective_none_is_the_cell_without_training(void **state) {
+    (void)state;
+    const char *model = fl_reference_model(__func__);
+    write_ids(fl_inside("ids.json"));
+    const char *config = fl_inside("before_and_after.yaml");
+    char ids[PATH_BYTES], arguments[TEXT_BYTES];
+    snprintf(ids, sizeof ids, "%s", fl_inside("ids.json"));
+    fl_write_text(
+        config,
+        "name: tiny\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {rule: gla, window: 8, sinks: 2}\n"
+        "train: {ids: %s, steps: 2, warmup_steps: 0, allow_overlap: true}\n"
+        "sweep: {grid: {train.objective: [none, next_token]}}\n",
+        model, ids, ids);
+    snprintf(arguments, sizeof arguments, "run %s --out %s", config, fl_inside("out"));
+    fl_expect(0, arguments, "untrained", NULL);
+    assert_int_equal(count_files(fl_inside("out"), ".h5"), 2);
+    snprintf(arguments, sizeof arguments, "run %s sweep= train= --out %s", config, fl_inside("out"));
+    fl_expect(0, arguments, "0 cells to measure, 1 kept from before", NULL);
+    snprintf(arguments, sizeof arguments, "run %s 'sweep.grid.train.objective=[null, next_token]' --out %s",
+             config, fl_inside("out"));
+    fl_expect(1, arguments, "train.objective: null could mean", NULL);
+}
+
 static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
     (void)state;
     const char *model = fl_reference_model(__func__);
@@ -568,6 +591,7 @@ int main(void) {
         TEST(test_variants_lists_every_rule_and_suggests_near_names),
         TEST(test_cells_calibrated_together_are_those_calibrated_alone),
         TEST(test_a_training_goes_on_from_a_calibrated_mechanism),
+        TEST(test_the_objective_none_is_the_cell_without_training),
         TEST(test_sweep_measures_every_cell_and_keeps_them_the_second_time),
         TEST(test_weights_widened_in_every_product_give_the_same_run),
         TEST(test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_every_cell),

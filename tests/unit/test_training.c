@@ -74,6 +74,8 @@ static double loss_of(fl_backward *backward, const fl_bench *bench, fl_objective
         status = fl_backward_layer_error(backward, ids, TOKENS, 1.0, true, gradient, losses, &error);
         loss = losses[0] + losses[1];
         break;
+    case FL_OBJECTIVE_NONE:
+        fail();
     }
     if (status != FL_OK) fail_msg("%s", error.message);
     return loss;
@@ -612,7 +614,12 @@ static void test_the_train_mapping_has_the_papers_defaults_and_refuses_nonsense(
     assert_int_equal(bind("ids: a.json\norder: sequential\nobjective: kl\n", &config, &error), FL_OK);
     assert_true(config.sequence_length == 0 && config.objective == FL_OBJECTIVE_KL);
     fl_train_config_release(&config);
+    assert_int_equal(bind("objective: none\n", &config, &error), FL_OK);
+    assert_int_equal(config.objective, FL_OBJECTIVE_NONE);
+    fl_train_config_release(&config);
     static const char *const bad[][2] = {
+        {"path: a\nobjective: null\n", "t.yaml:2:12: train.objective: null could mean"},
+        {"objective: none\nstep: 5\n", "steps"},
         {"steps: 5\n", "exactly one of path, ids and self_generated"},
         {"path: a\nids: b\n", "exactly one of path, ids and self_generated"},
         {"path: a\nstep: 5\n", "steps"},
