@@ -160,7 +160,7 @@ check-full:
 
 asan ubsan tsan:
 	@ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	    TSAN_OPTIONS=suppressions=tests/support/tsan.supp:halt_on_error=1 $(AGAIN) CONFIG=$@ check
+	    TSAN_OPTIONS=suppressions=$(CURDIR)/tests/support/tsan.supp:halt_on_error=1 $(AGAIN) CONFIG=$@ check
 
 fuzzers: $(FUZZERS)
 

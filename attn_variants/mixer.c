@@ -102,15 +102,19 @@ void fl_mixer_destroy(fl_mixer *mixer) {
     fl_memory_free(mixer);
 }
 
-void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state) {
-    memset(state, 0, plan->state_floats * sizeof *state);
-    if (!plan->own || plan->rule->own.init == NULL) return;
-    fl_rule_input input = {.head_dim = plan->shape.head_dim,
+fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head) {
+    return (fl_rule_input){.head_dim = plan->shape.head_dim,
                            .layer = plan->layer,
                            .head = head,
                            .heads = plan->shape.query_heads,
                            .options = plan->variant->rule_options,
                            .parameters = plan->parameters};
+}
+
+void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state) {
+    memset(state, 0, plan->state_floats * sizeof *state);
+    if (!plan->own || plan->rule->own.init == NULL) return;
+    fl_rule_input input = fl_mixer_head_input(plan, head);
     plan->rule->own.init(&input, state);
 }
 

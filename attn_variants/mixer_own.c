@@ -5,23 +5,13 @@
 
 #include "harness/base/memory.h"
 
-/* The rule's input without a token. */
-static fl_rule_input input_of(const fl_mixer_plan *plan, size_t head) {
-    return (fl_rule_input){.head_dim = plan->shape.head_dim,
-                           .layer = plan->layer,
-                           .head = head,
-                           .heads = plan->shape.query_heads,
-                           .options = plan->variant->rule_options,
-                           .parameters = plan->parameters};
-}
-
 /* What is written at `step`; false where nothing is. */
 static bool writing_at(const fl_mixer_block *block, size_t head, size_t step, fl_rule_input *token) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     size_t written = block->scratch->written[head / plan->group * block->tokens + step];
     if (written == FL_POSITION_NONE) return false;
     fl_rule_output row = fl_write_row_output(&plan->layout, &block->stream, head, step);
-    *token = input_of(plan, head);
+    *token = fl_mixer_head_input(plan, head);
     token->position = written;
     token->key = row.key;
     token->value = row.value;
@@ -32,7 +22,7 @@ static bool writing_at(const fl_mixer_block *block, size_t head, size_t step, fl
 
 static fl_rule_input reading_at(const fl_mixer_block *block, size_t head, size_t step) {
     const fl_mixer_plan *plan = &block->mixer->plan;
-    fl_rule_input token = input_of(plan, head);
+    fl_rule_input token = fl_mixer_head_input(plan, head);
     token.position = block->first + step;
     token.query = block->scratch->query + (head * block->tokens + step) * plan->key_dim;
     return token;

@@ -34,6 +34,8 @@ typedef struct fl_mixer_plan {
 
 /* In mixer.c; also used by the backward pass. */
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism, size_t layer);
+/* A rule's input without a token. */
+fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head);
 /* A head's state before the first token. */
 void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state /* [state_floats] */);
 

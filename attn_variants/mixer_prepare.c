@@ -112,20 +112,14 @@ fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size
     size_t of_query = (token * heads + head) * head_dim;
     size_t of_key = (token * plan->shape.kv_heads + head / plan->group) * head_dim;
     bool convolved = plan->variant->conv_kernel > 0;
-    return (fl_rule_input){
-        .head_dim = head_dim,
-        .layer = plan->layer,
-        .head = head,
-        .heads = heads,
-        .position = block->first + token,
-        .query = convolved ? scratch->convolved[0] + of_query : block->query + of_query,
-        .key = convolved ? scratch->convolved[1] + of_query : block->key + of_key,
-        .value = convolved ? scratch->convolved[2] + of_query : block->value + of_key,
-        .gate = plan->gate_width > 0 ? scratch->gate + (token * heads + head) * plan->gate_width : NULL,
-        .beta = plan->rule->beta ? scratch->beta[token * heads + head] : 0.0f,
-        .options = plan->variant->rule_options,
-        .parameters = plan->parameters,
-    };
+    fl_rule_input input = fl_mixer_head_input(plan, head);
+    input.position = block->first + token;
+    input.query = convolved ? scratch->convolved[0] + of_query : block->query + of_query;
+    input.key = convolved ? scratch->convolved[1] + of_query : block->key + of_key;
+    input.value = convolved ? scratch->convolved[2] + of_query : block->value + of_key;
+    if (plan->gate_width > 0) input.gate = scratch->gate + (token * heads + head) * plan->gate_width;
+    if (plan->rule->beta) input.beta = scratch->beta[token * heads + head];
+    return input;
 }
 
 /* A rule with own hooks keeps its inputs until they are written. */

@@ -197,12 +197,7 @@ static void find_residuals(const fl_mixer *mixer, size_t head, const float *read
 
 static void read_with_own_hooks(const fl_mixer *mixer, size_t head, float *read) {
     const fl_mixer_plan *plan = &mixer->plan;
-    fl_rule_input input = {.head_dim = plan->shape.head_dim,
-                           .layer = plan->layer,
-                           .head = head,
-                           .heads = plan->shape.query_heads,
-                           .options = plan->variant->rule_options,
-                           .parameters = plan->parameters};
+    fl_rule_input input = fl_mixer_head_input(plan, head);
     for (size_t slot = 0; slot <= mixer->cache.budget; slot++) {
         input.query = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, head, slot);
         plan->rule->own.read(&input, mixer->state + head * plan->state_floats, read + slot * plan->value_dim);

@@ -13,29 +13,11 @@
 
 enum { PATH_BYTES = 1024, TEXT_BYTES = 16384 };
 
-static const char *folder;
-
-int fl_command_set_up(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-int fl_command_tear_down(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
-const char *fl_command_folder(void) {
-    return folder;
-}
-
 const char *fl_inside(const char *name) {
     static char paths[8][PATH_BYTES];
     static int next;
     char *path = paths[next++ % 8];
-    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    snprintf(path, PATH_BYTES, "%s/%s", fl_test_folder(), name);
     return path;
 }
 

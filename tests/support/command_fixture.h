@@ -1,14 +1,10 @@
-/* The program from outside: a fresh folder for every test, files in it, commands and what they say. */
+/* The program from outside: files in the test's folder (fixture.h), commands and what they say. */
 #ifndef FL_TESTS_SUPPORT_COMMAND_FIXTURE_H
 #define FL_TESTS_SUPPORT_COMMAND_FIXTURE_H
 
 #include <stddef.h>
 
-/* Set-up and tear-down of a test: its folder. */
-int fl_command_set_up(void **state);
-int fl_command_tear_down(void **state);
-const char *fl_command_folder(void);
-/* A path in it. The buffers rotate: up to eight results stay valid. */
+/* A path in the test's folder. The buffers rotate: up to eight results stay valid. */
 const char *fl_inside(const char *name);
 
 void fl_write_text(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -57,11 +57,13 @@ void fl_fixture_skip(const char *test, const char *missing) {
     skip();
 }
 
-/* Not among the rotating buffers: a path that is later removed with all it holds must never turn into another. */
+/* Not among the rotating buffers: a path that is later removed with all it holds must never turn into
+ * another. */
 const char *fl_temporary_directory(void) {
     static char paths[128][PATH_BYTES];
     static size_t used;
-    if (used == sizeof paths / sizeof paths[0]) fail_msg("too many temporary directories in one test program");
+    if (used == sizeof paths / sizeof paths[0])
+        fail_msg("too many temporary directories in one test program");
     char *path = paths[used++];
     snprintf(path, PATH_BYTES, "%s/frostline-test-XXXXXX", variable("TMPDIR", "/tmp"));
     if (mkdtemp(path) == NULL) fail_msg("cannot make a temporary directory: %s", path);
@@ -76,6 +78,24 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 void fl_temporary_remove(const char *directory) {
     if (strstr(directory, "/frostline-test-") == NULL) fail_msg("not a temporary directory: %s", directory);
     nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *test_folder;
+
+int fl_test_folder_make(void **state) {
+    (void)state;
+    test_folder = fl_temporary_directory();
+    return 0;
+}
+
+int fl_test_folder_remove(void **state) {
+    (void)state;
+    fl_temporary_remove(test_folder);
+    return 0;
+}
+
+const char *fl_test_folder(void) {
+    return test_folder;
 }
 
 char *fl_read_file(const char *path, size_t *bytes) {

@@ -30,6 +30,10 @@ void fl_fixture_skip(const char *test, const char *missing);
  * string stays valid. */
 const char *fl_temporary_directory(void);
 void fl_temporary_remove(const char *directory);
+/* Set-up and tear-down of a test, or of a group: a folder of its own. */
+int fl_test_folder_make(void **state);
+int fl_test_folder_remove(void **state);
+const char *fl_test_folder(void);
 
 /* Whole file as an fl_memory block with a NUL behind it. Fails the test when unreadable. */
 char *fl_read_file(const char *path, size_t *bytes);

@@ -62,7 +62,7 @@ static size_t count_files(const char *path, const char *suffix) {
 static void assert_nothing_half_written(void) {
     char *listing = NULL;
     char command[PATH_BYTES + 64];
-    snprintf(command, sizeof command, "find %s -name '*.h5*' -o -name '*.part'", fl_command_folder());
+    snprintf(command, sizeof command, "find %s -name '*.h5*' -o -name '*.part'", fl_test_folder());
     fl_run_command(command, &listing);
     if (listing[0] != '\0') fail_msg("left behind: %s", listing);
     fl_memory_free(listing);
@@ -581,7 +581,7 @@ static void test_interrupted_run_leaves_no_half_file_and_resumes(void **state) {
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

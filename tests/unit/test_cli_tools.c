@@ -20,9 +20,9 @@
 enum { TEXT_BYTES = 8192, PATH_BYTES = 1024, VOCABULARY = 262, END = 261 };
 
 static int set_up(void **state) {
-    fl_command_set_up(state);
+    fl_test_folder_make(state);
     fl_tiny_model_options options = {.vocabulary = VOCABULARY, .scale = 0.2f};
-    fl_tiny_model_write(fl_command_folder(), &options);
+    fl_tiny_model_write(fl_test_folder(), &options);
     const fl_tokenizer_parts parts = {
         .added_tokens =
             "[{\"id\": 261, \"content\": \"<|endoftext|>\", \"special\": true, \"single_word\": false, "
@@ -41,7 +41,7 @@ static void succeed(const char *arguments) {
 
 static const char *generate(const char *flags, const char *name) {
     static char arguments[TEXT_BYTES];
-    snprintf(arguments, sizeof arguments, "generate %s --threads 2 %s --out %s", fl_command_folder(), flags,
+    snprintf(arguments, sizeof arguments, "generate %s --threads 2 %s --out %s", fl_test_folder(), flags,
              fl_inside(name));
     return arguments;
 }
@@ -158,7 +158,7 @@ static void test_data_check_tells_complete_altered_and_unknown_folders_apart(voi
     fl_expect(0, "data list", "hellaswag", "HellaSwag", "mmlu", NULL);
     fl_expect(0, "data check datasets/questions", "0 missing, 0 altered", NULL);
     char arguments[PATH_BYTES];
-    snprintf(arguments, sizeof arguments, "data check %s", fl_command_folder());
+    snprintf(arguments, sizeof arguments, "data check %s", fl_test_folder());
     fl_expect(1, arguments, "holds no file of a known set", NULL);
     fl_write_file(fl_inside("hellaswag_val.jsonl"), "{}\n", 3);
     fl_expect(1, arguments, "ALTERED", "hellaswag_val.jsonl: 1 rows, 10042 expected", "1 altered", NULL);
@@ -184,7 +184,7 @@ static const char *own_text_config(const char *train) {
              "text: {self_generated: {tokens: 100}, sequence_length: 40}\n"
              "variant: {rule: kda, window: 4, sinks: 1}\n"
              "measure: {propagated: false, diagnostics: false}\n%s\n",
-             fl_command_folder(), train);
+             fl_test_folder(), train);
     fl_write_file(fl_inside("own.yaml"), config, strlen(config));
     snprintf(arguments, sizeof arguments, "%s --out %s --threads 2", fl_inside("own.yaml"), fl_inside("out"));
     return arguments;
@@ -242,7 +242,7 @@ static void test_own_text_is_refused_where_it_makes_no_sense(void **state) {
             "top_p");
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, fl_command_tear_down)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -17,27 +17,12 @@
 #include "harness/eval/wikitext.h"
 #include "tests/support/fixture.h"
 
-typedef struct folder {
-    char path[256];
-} folder;
-
-static int make_folder(void **state) {
-    static folder made;
-    snprintf(made.path, sizeof made.path, "%s", fl_temporary_directory());
-    *state = &made;
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    fl_temporary_remove(((folder *)*state)->path);
-    return 0;
-}
-
-static const char *written(const folder *in, const char *name, const char *text) {
+static const char *written(const char *name, const char *text) {
     static char path[512];
     char *slash;
-    snprintf(path, sizeof path, "%s/%s", in->path, name);
-    for (slash = strchr(path + strlen(in->path) + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    snprintf(path, sizeof path, "%s/%s", fl_test_folder(), name);
+    for (slash = strchr(path + strlen(fl_test_folder()) + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(path, 0777);
         *slash = '/';
@@ -87,21 +72,21 @@ static void assert_prompt(const char *task, const fl_task_data *data, size_t doc
     fl_text_buffer_release(&second);
 }
 
-static void write_mmlu(const folder *in) {
-    written(in, "mmlu/dev/odd_jobs_dev.csv",
+static void write_mmlu(void) {
+    written("mmlu/dev/odd_jobs_dev.csv",
             "Which tool drives nails?,a saw,a hammer,a file,a plane,B\nWhich cuts?,saw,glue,tape,wax,A\n");
-    written(in, "mmlu/test/odd_jobs_test.csv",
+    written("mmlu/test/odd_jobs_test.csv",
             "\" Which of these,\nis soft? \",stone ,wool,None,\"iron \"\"ore\"\"\",B\n");
-    written(in, "mmlu/dev/animals_dev.csv", "Q,1,2,3,4,D\n");
-    written(in, "mmlu/test/animals_test.csv",
+    written("mmlu/dev/animals_dev.csv", "Q,1,2,3,4,D\n");
+    written("mmlu/test/animals_test.csv",
             "\xEF\xBB\xBFWho barks?,cat,dog,cow,hen,B\r\nWho moos?,cat,dog,cow,hen,E\r\n");
 }
 
 static void test_mmlu_prompts_word_for_word(void **state) {
-    const folder *in = *state;
-    write_mmlu(in);
+    (void)state;
+    write_mmlu();
     char path[512];
-    snprintf(path, sizeof path, "%s/mmlu", in->path);
+    snprintf(path, sizeof path, "%s/mmlu", fl_test_folder());
     fl_task_data data = read_as("mmlu", path, true);
     assert_int_equal(data.subject_count, 2);
     assert_string_equal(data.subjects[0].name, "animals");
@@ -139,9 +124,9 @@ static void test_mmlu_prompts_word_for_word(void **state) {
 }
 
 static void test_mmlu_json_lines_group_by_subject(void **state) {
-    const folder *in = *state;
+    (void)state;
     const char *path =
-        written(in, "all.jsonl",
+        written("all.jsonl",
                 "{\"question\": \"q1\", \"subject\": \"b\", \"choices\": [\"x\", \"y\"], \"answer\": 1}\n"
                 "{\"question\": \"q2\", \"subject\": \"a\", \"choices\": [\"x\", \"y\"], \"answer\": 0}\n"
                 "{\"question\": \"q3\", \"subject\": \"b\", \"choices\": [\"x\", \"y\"], \"answer\": \"A\"}\n"
@@ -158,7 +143,7 @@ static void test_mmlu_json_lines_group_by_subject(void **state) {
 }
 
 static void test_arc_in_its_three_forms_gives_the_same_documents(void **state) {
-    const folder *in = *state;
+    (void)state;
     static const char *const forms[] = {
         "{\"question\": {\"stem\": \"Why?\", \"choices\": [{\"text\": \"so\", \"label\": \"1\"}, {\"text\": "
         "\"no\", \"label\": \"2\"}, "
@@ -169,40 +154,39 @@ static void test_arc_in_its_three_forms_gives_the_same_documents(void **state) {
         "Answer2: no Answer3: "
         "yes\\n\\nAnswer format: answer1/answer2/answer3\", \"answer\": \"answer3\"}]"};
     for (size_t i = 0; i < 3; i++) {
-        fl_task_data data = read_as("arc_easy", written(in, "arc.jsonl", forms[i]), false);
+        fl_task_data data = read_as("arc_easy", written("arc.jsonl", forms[i]), false);
         assert_int_equal(data.documents.count, 1);
         assert_int_equal(data.documents.items[0].choices, 3);
         assert_int_equal(data.documents.items[0].gold, 2);
         assert_prompt("arc_easy", &data, 0, 1, 0, "Question: Why?\nAnswer:", " no");
         fl_task_data_release(&data);
     }
-    fl_task_data data =
-        read_as("openbookqa",
-                written(in, "obqa.jsonl",
-                        "{\"question_stem\": \"Ice is\", \"choices\": {\"text\": [\"cold\", \"hot\"], "
-                        "\"label\": [\"A\", \"B\"]}, \"answerKey\": \"A\"}"),
-                false);
+    fl_task_data data = read_as(
+        "openbookqa",
+        written("obqa.jsonl", "{\"question_stem\": \"Ice is\", \"choices\": {\"text\": [\"cold\", \"hot\"], "
+                              "\"label\": [\"A\", \"B\"]}, \"answerKey\": \"A\"}"),
+        false);
     assert_prompt("openbookqa", &data, 0, 1, 0, "Ice is", " hot");
     fl_task_data_release(&data);
 }
 
 static void test_piqa_winogrande_and_lambada(void **state) {
-    const folder *in = *state;
-    written(in, "goals-labels.lst", "1\r\n0");
-    const char *path = written(in, "goals.jsonl",
-                               "{\"goal\": \"g\", \"sol1\": \"one\", \"sol2\": \"two\"}\n{\"goal\": \"h\", "
+    (void)state;
+    written("goals-labels.lst", "1\r\n0");
+    const char *path =
+        written("goals.jsonl", "{\"goal\": \"g\", \"sol1\": \"one\", \"sol2\": \"two\"}\n{\"goal\": \"h\", "
                                "\"sol1\": \"3\", \"sol2\": \"4\"}\n");
     fl_task_data data = read_as("piqa", path, false);
     assert_int_equal(data.documents.items[0].gold, 1);
     assert_int_equal(data.documents.items[1].gold, 0);
     assert_int_equal(data.file_count, 2);
     fl_task_data_release(&data);
-    written(in, "goals-labels.lst", "1\n0\n1\n");
+    written("goals-labels.lst", "1\n0\n1\n");
     char goals[512];
-    snprintf(goals, sizeof goals, "%s/goals.jsonl", in->path);
+    snprintf(goals, sizeof goals, "%s/goals.jsonl", fl_test_folder());
     assert_fault("piqa", goals, "goals-labels.lst: 3 labels for the 2 rows of");
 
-    path = written(in, "w.jsonl",
+    path = written("w.jsonl",
                    "{\"sentence\": \"The cup fell off the table because _ was unstable. \", \"option1\": "
                    "\"the cup\", \"option2\": "
                    "\"the table\", \"answer\": \"2\"}\n");
@@ -213,7 +197,7 @@ static void test_piqa_winogrande_and_lambada(void **state) {
     fl_task_data_release(&data);
 
     path = written(
-        in, "l.jsonl",
+        "l.jsonl",
         "{\"text\": \"He took his hat\\nand left\"}\n{\"context\": \"a b\", \"continuation\": \"c\"}\n");
     data = read_as("lambada_openai", path, false);
     assert_prompt("lambada_openai", &data, 0, 0, 0, "He took his hat\nand", " left");
@@ -222,11 +206,11 @@ static void test_piqa_winogrande_and_lambada(void **state) {
 }
 
 static void test_hellaswag_cleans_its_texts(void **state) {
-    const folder *in = *state;
-    const char *path = written(in, "hs.jsonl",
-                               "{\"activity_label\": \"Baking\", \"ctx_a\": \"She [step] mixes flour. "
-                               "[title] Add eggs.\", \"ctx_b\": \"sHE then\", "
-                               "\"endings\": [\" stirs   it [x]. \", \"[a]b]c\"], \"label\": \"1\"}\n");
+    (void)state;
+    const char *path =
+        written("hs.jsonl", "{\"activity_label\": \"Baking\", \"ctx_a\": \"She [step] mixes flour. "
+                            "[title] Add eggs.\", \"ctx_b\": \"sHE then\", "
+                            "\"endings\": [\" stirs   it [x]. \", \"[a]b]c\"], \"label\": \"1\"}\n");
     fl_task_data data = read_as("hellaswag", path, false);
     assert_int_equal(data.documents.items[0].gold, 1);
     assert_prompt("hellaswag", &data, 0, 0, 0, "Baking: She mixes flour.. Add eggs. She then",
@@ -236,9 +220,9 @@ static void test_hellaswag_cleans_its_texts(void **state) {
 }
 
 static void test_truthfulqa_from_lists_and_from_the_question_file(void **state) {
-    const folder *in = *state;
+    (void)state;
     const char *path =
-        written(in, "mc_task.json",
+        written("mc_task.json",
                 "[{\"question\": \"Is it?\", \"mc1_targets\": {\"No.\": 0, \"Yes.\": 1}, \"mc2_targets\": "
                 "{\"choices\": [\"Yes.\", \"Sure.\", \"No.\"], \"labels\": [1, 1, 0]}}]");
     fl_task_data data = read_as("truthfulqa_mc1", path, false);
@@ -250,7 +234,7 @@ static void test_truthfulqa_from_lists_and_from_the_question_file(void **state) 
     assert_int_equal(data.documents.items[0].correct[2], 0);
     fl_task_data_release(&data);
     path = written(
-        in, "t.csv",
+        "t.csv",
         "Type,Question,Best Answer,Correct Answers,Incorrect Answers\nx,Is it?,Yes,Yes; Sure ;,No; Never\n");
     data = read_as("truthfulqa_mc2", path, false);
     assert_int_equal(data.documents.items[0].choices, 4);
@@ -268,45 +252,42 @@ static void test_truthfulqa_from_lists_and_from_the_question_file(void **state) 
 }
 
 static void test_faults_in_task_files_name_file_and_line(void **state) {
-    const folder *in = *state;
+    (void)state;
     char path[512];
-    written(in, "bad/test/x_test.csv", "q,a,b,c,d,A\nq,a,b,c,A\n");
-    snprintf(path, sizeof path, "%s/bad", in->path);
+    written("bad/test/x_test.csv", "q,a,b,c,d,A\nq,a,b,c,A\n");
+    snprintf(path, sizeof path, "%s/bad", fl_test_folder());
     assert_fault("mmlu", path, "x_test.csv:2: 5 cells instead of 6");
     assert_fault(
         "arc_easy",
-        written(in, "b.jsonl", "{\"question\": {\"stem\": \"s\", \"choices\": []}, \"answerKey\": \"A\"}"),
+        written("b.jsonl", "{\"question\": {\"stem\": \"s\", \"choices\": []}, \"answerKey\": \"A\"}"),
         "b.jsonl:1: fewer than two choices");
     assert_fault(
         "arc_easy",
-        written(in, "b.jsonl",
+        written("b.jsonl",
                 "\n{\"question\": {\"stem\": \"s\", \"choices\": [{\"text\": 3}]}, \"answerKey\": \"A\"}"),
         "b.jsonl:2: a choice needs \"text\" and \"label\" strings");
     assert_fault("winogrande",
-                 written(in, "b.jsonl", "{\"sentence\": \"no gap\", \"option1\": \"a\", \"option2\": \"b\"}"),
+                 written("b.jsonl", "{\"sentence\": \"no gap\", \"option1\": \"a\", \"option2\": \"b\"}"),
                  "b.jsonl:1: \"sentence\" has no \"_\"");
-    assert_fault("lambada_openai", written(in, "b.jsonl", "{\"text\": \"word\"}"),
+    assert_fault("lambada_openai", written("b.jsonl", "{\"text\": \"word\"}"),
                  "b.jsonl:1: \"text\" has no space");
-    assert_fault("hellaswag", written(in, "b.jsonl", "{\"activity_label\": \"x\"}"),
-                 "b.jsonl:1: no \"ctx_a\"");
-    assert_fault("truthfulqa_mc1",
-                 written(in, "b.jsonl", "{\"question\": \"q\", \"mc1_targets\": {\"a\": 2}}"),
+    assert_fault("hellaswag", written("b.jsonl", "{\"activity_label\": \"x\"}"), "b.jsonl:1: no \"ctx_a\"");
+    assert_fault("truthfulqa_mc1", written("b.jsonl", "{\"question\": \"q\", \"mc1_targets\": {\"a\": 2}}"),
                  "b.jsonl:1: a target's label is not 0 or 1");
-    assert_fault("truthfulqa_mc2", written(in, "b.csv", "Question,Best Answer\n"),
+    assert_fault("truthfulqa_mc2", written("b.csv", "Question,Best Answer\n"),
                  "b.csv:1: the header has no \"Correct Answers\"");
     assert_fault("multiple_choice",
-                 written(in, "b.jsonl", "{\"question\": \"q\", \"choices\": [\"a\"], \"answer\": 0}"),
+                 written("b.jsonl", "{\"question\": \"q\", \"choices\": [\"a\"], \"answer\": 0}"),
                  "b.jsonl:1: \"choices\" has fewer than two choices");
 }
 
 static void test_readers_survive_every_failed_allocation(void **state) {
-    const folder *in = *state;
-    write_mmlu(in);
+    (void)state;
+    write_mmlu();
     char mmlu[512], rows[512];
-    snprintf(mmlu, sizeof mmlu, "%s/mmlu", in->path);
-    snprintf(
-        rows, sizeof rows, "%s",
-        written(in, "rows.jsonl", "{\"question\": \"q\", \"choices\": [\"a\", \"b\"], \"answer\": 0}\n"));
+    snprintf(mmlu, sizeof mmlu, "%s/mmlu", fl_test_folder());
+    snprintf(rows, sizeof rows, "%s",
+             written("rows.jsonl", "{\"question\": \"q\", \"choices\": [\"a\", \"b\"], \"answer\": 0}\n"));
     const struct {
         fl_reader read;
         fl_reader_request request;
@@ -351,14 +332,14 @@ static void test_wikitext_pages_and_detokeniser(void **state) {
 }
 
 static void test_sampled_shots_leave_the_asked_document_out_and_advance(void **state) {
-    const folder *in = *state;
+    (void)state;
     char text[4096] = "";
     for (int i = 0; i < 12; i++) {
         char row[128];
         snprintf(row, sizeof row, "{\"goal\": \"g%d\", \"sol1\": \"a\", \"sol2\": \"b\", \"label\": 0}\n", i);
         strcat(text, row);
     }
-    fl_task_data data = read_as("piqa", written(in, "pool.jsonl", text), false);
+    fl_task_data data = read_as("piqa", written("pool.jsonl", text), false);
     fl_shot_source shots;
     assert_int_equal(fl_shots_start(&shots, FL_SHOTS_SAMPLED, 3, 1234, &data, 0, NULL), FL_OK);
     fl_python_random random;
@@ -439,21 +420,25 @@ static void test_every_task_has_a_unique_name_and_what_its_form_needs(void **sta
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_mmlu_prompts_word_for_word, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_mmlu_json_lines_group_by_subject, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_arc_in_its_three_forms_gives_the_same_documents, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(test_piqa_winogrande_and_lambada, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_hellaswag_cleans_its_texts, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_truthfulqa_from_lists_and_from_the_question_file, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(test_faults_in_task_files_name_file_and_line, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(test_readers_survive_every_failed_allocation, make_folder,
-                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_mmlu_prompts_word_for_word, fl_test_folder_make,
+                                        fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_mmlu_json_lines_group_by_subject, fl_test_folder_make,
+                                        fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_arc_in_its_three_forms_gives_the_same_documents,
+                                        fl_test_folder_make, fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_piqa_winogrande_and_lambada, fl_test_folder_make,
+                                        fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_hellaswag_cleans_its_texts, fl_test_folder_make,
+                                        fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_truthfulqa_from_lists_and_from_the_question_file,
+                                        fl_test_folder_make, fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_faults_in_task_files_name_file_and_line, fl_test_folder_make,
+                                        fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_readers_survive_every_failed_allocation, fl_test_folder_make,
+                                        fl_test_folder_remove),
         cmocka_unit_test(test_wikitext_pages_and_detokeniser),
         cmocka_unit_test_setup_teardown(test_sampled_shots_leave_the_asked_document_out_and_advance,
-                                        make_folder, remove_folder),
+                                        fl_test_folder_make, fl_test_folder_remove),
         cmocka_unit_test(test_task_entries_of_a_config),
         cmocka_unit_test(test_every_task_has_a_unique_name_and_what_its_form_needs),
     };

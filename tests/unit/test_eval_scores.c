@@ -220,9 +220,11 @@ static void compare_windows(const opened_model *model, const char *definition, f
     for (size_t i = 0; sums != NULL && i < result.count; i++) {
         worst = fmax(worst, fabs(-result.log_likelihood[i] - cJSON_GetArrayItem(sums, (int)i)->valuedouble));
     }
-    print_message("%s: %zu windows, worst difference of a window's sum %.2e\n", definition, result.count,
-                  worst);
-    assert_true(worst < 5e-3);
+    if (sums != NULL) { /* the pack has none of the strided definition */
+        print_message("%s: %zu windows, worst difference of a window's sum %.2e\n", definition, result.count,
+                      worst);
+        assert_true(worst < 5e-3);
+    }
     if (limit == 0) {
         assert_true(fl_task_result_metric(&result, "scored_tokens") == number_of(reference, "count"));
         const double ours = fl_task_result_metric(&result, "perplexity"),

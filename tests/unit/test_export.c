@@ -52,7 +52,7 @@ static void test_usage_errors_are_named(void **state) {
     expect(2, "x --summary --by layer", "give one of");
     expect(2, "x --format npz", "npz needs --out FILE");
     expect(1, "/no/such/folder", "/no/such/folder");
-    expect(1, fl_command_folder(), "no run files");
+    expect(1, fl_test_folder(), "no run files");
 }
 
 static void test_long_form_has_one_row_a_run_layer_and_position(void **state) {
@@ -245,7 +245,7 @@ static void test_numbers_read_back_the_same(void **state) {
 static void python(const char *interpreter, const char *script) {
     char command[COMMAND_BYTES], *output = NULL;
     fl_write_file(fl_inside("check.py"), script, strlen(script));
-    snprintf(command, sizeof command, "cd %s && %s check.py", fl_command_folder(), interpreter);
+    snprintf(command, sizeof command, "cd %s && %s check.py", fl_test_folder(), interpreter);
     int code = fl_run_command(command, &output);
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
@@ -356,10 +356,10 @@ static void test_a_file_that_is_no_run_file_is_named(void **state) {
     (void)state;
     fl_write_file(fl_inside("bad.h5"), "not HDF5", 8);
     expect(1, fl_inside("bad.h5"), "bad.h5");
-    expect(1, fl_command_folder(), "bad.h5");
+    expect(1, fl_test_folder(), "bad.h5");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

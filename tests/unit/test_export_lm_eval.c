@@ -43,7 +43,7 @@ static void write_data(void) {
 }
 
 static void run_tasks(const char *test) {
-    const char *model = fl_write_byte_model(test, fl_command_folder()), *data = fl_command_folder();
+    const char *model = fl_write_byte_model(test, fl_test_folder()), *data = fl_test_folder();
     write_data();
     fl_write_text(
         fl_inside("tasks.yaml"),
@@ -75,7 +75,7 @@ static void run_and_export(const char *test) {
 static void run_python(const char *python, const char *script) {
     char *output = NULL;
     fl_write_file(fl_inside("script.py"), script, strlen(script));
-    int code = fl_shell(&output, "cd %s && HF_HUB_OFFLINE=1 %s script.py 2>&1", fl_command_folder(), python);
+    int code = fl_shell(&output, "cd %s && HF_HUB_OFFLINE=1 %s script.py 2>&1", fl_test_folder(), python);
     if (code != 0) fail_msg("%s", output);
     fl_memory_free(output);
 }
@@ -193,7 +193,7 @@ static void test_samples_are_those_of_lm_evaluation_harness(void **state) {
         "assert compared == 10, compared\n");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

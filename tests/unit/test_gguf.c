@@ -16,20 +16,6 @@
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, BF16 = 30 };
 
-static const char *folder;
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
 static void assert_refused(const char *path, fl_status status, const char *first, const char *second) {
     fl_checkpoint *checkpoint = NULL;
     fl_error error = {FL_OK, ""};
@@ -82,7 +68,8 @@ static fl_gguf *open_pairs(const char *name, const fl_bytes *pairs, size_t count
     fl_gguf *gguf = NULL;
     fl_error error = {FL_OK, ""};
     fl_build_gguf(&file, pairs, count, NULL, 0, 32);
-    if (fl_gguf_open(fl_put_file(folder, name, &file), &gguf, &error) != FL_OK) fail_msg("%s", error.message);
+    if (fl_gguf_open(fl_put_file(fl_test_folder(), name, &file), &gguf, &error) != FL_OK)
+        fail_msg("%s", error.message);
     fl_bytes_free(&file);
     return gguf;
 }
@@ -187,7 +174,8 @@ static void test_tensors_are_listed_with_reversed_dimensions(void **state) {
         build_small(&file, alignments[i], alignments[i]);
         fl_checkpoint *checkpoint = NULL;
         fl_error error = {FL_OK, ""};
-        if (fl_checkpoint_open(fl_put_file(folder, "small.gguf", &file), &checkpoint, &error) != FL_OK) {
+        if (fl_checkpoint_open(fl_put_file(fl_test_folder(), "small.gguf", &file), &checkpoint, &error) !=
+            FL_OK) {
             fail_msg("%s", error.message);
         }
         assert_int_equal(fl_checkpoint_format_of(checkpoint), FL_CHECKPOINT_GGUF);
@@ -236,15 +224,16 @@ static void test_other_versions_and_byte_orders_are_named(void **state) {
     fl_bytes file = {0}, none = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         build_raw(&file, cases[i].version, 0, 0, &none);
-        assert_refused(fl_put_file(folder, "version.gguf", &file), FL_ERROR_UNSUPPORTED, cases[i].expected,
-                       "byte 4");
+        assert_refused(fl_put_file(fl_test_folder(), "version.gguf", &file), FL_ERROR_UNSUPPORTED,
+                       cases[i].expected, "byte 4");
     }
     build_raw(&file, 2, 0, 0, &none);
     fl_gguf *gguf = NULL;
-    assert_int_equal(fl_gguf_open(fl_put_file(folder, "version2.gguf", &file), &gguf, NULL), FL_OK);
+    assert_int_equal(fl_gguf_open(fl_put_file(fl_test_folder(), "version2.gguf", &file), &gguf, NULL), FL_OK);
     fl_gguf_close(gguf);
     file.data[0] = 'X';
-    assert_refused(fl_put_file(folder, "magic.gguf", &file), FL_ERROR_FORMAT, "not a GGUF file", "byte 0");
+    assert_refused(fl_put_file(fl_test_folder(), "magic.gguf", &file), FL_ERROR_FORMAT, "not a GGUF file",
+                   "byte 0");
     fl_bytes_free(&file);
 }
 
@@ -253,15 +242,16 @@ static void test_counts_and_lengths_are_checked_before_memory_is_taken(void **st
     fl_bytes file = {0}, rest = {0};
     fl_bytes_add_zeros(&rest, 64);
     build_raw(&file, 3, 0, UINT64_MAX, &rest);
-    assert_refused(fl_put_file(folder, "pairs.gguf", &file), FL_ERROR_FORMAT, "more keys than", "byte 24");
+    assert_refused(fl_put_file(fl_test_folder(), "pairs.gguf", &file), FL_ERROR_FORMAT, "more keys than",
+                   "byte 24");
     build_raw(&file, 3, UINT64_MAX / 33, 0, &rest);
-    assert_refused(fl_put_file(folder, "tensors.gguf", &file), FL_ERROR_FORMAT, "more tensors than",
+    assert_refused(fl_put_file(fl_test_folder(), "tensors.gguf", &file), FL_ERROR_FORMAT, "more tensors than",
                    "byte 24");
     rest.count = 0;
     fl_bytes_add_u64(&rest, UINT64_MAX);
     fl_bytes_add_zeros(&rest, 64);
     build_raw(&file, 3, 0, 1, &rest);
-    assert_refused(fl_put_file(folder, "key.gguf", &file), FL_ERROR_FORMAT,
+    assert_refused(fl_put_file(fl_test_folder(), "key.gguf", &file), FL_ERROR_FORMAT,
                    "a string of 18446744073709551615 bytes", "byte 24");
     static const uint64_t counts[] = {1ull << 40, UINT64_MAX, 1ull << 30, 100};
     static const uint32_t types[] = {0, 4, 8, 12};
@@ -273,7 +263,7 @@ static void test_counts_and_lengths_are_checked_before_memory_is_taken(void **st
             build_raw(&file, 3, 0, 1, &rest);
             fl_gguf *gguf = NULL;
             fl_error error = {FL_OK, ""};
-            assert_int_equal(fl_gguf_open(fl_put_file(folder, "array.gguf", &file), &gguf, &error),
+            assert_int_equal(fl_gguf_open(fl_put_file(fl_test_folder(), "array.gguf", &file), &gguf, &error),
                              FL_ERROR_FORMAT);
             assert_non_null(strstr(error.message, "array.gguf: byte"));
         }
@@ -353,7 +343,7 @@ static void test_broken_keys_are_refused(void **state) {
         fl_bytes file = {0}, rest = {0};
         cases[i].add(&rest);
         build_raw(&file, 3, 0, cases[i].pairs, &rest);
-        assert_refused(fl_put_file(folder, "keys.gguf", &file), FL_ERROR_FORMAT, cases[i].expected,
+        assert_refused(fl_put_file(fl_test_folder(), "keys.gguf", &file), FL_ERROR_FORMAT, cases[i].expected,
                        cases[i].place);
         fl_bytes_free(&file);
         fl_bytes_free(&rest);
@@ -415,7 +405,8 @@ static void test_broken_tensor_infos_are_refused(void **state) {
         fl_bytes_add_zeros(&rest, 256 - 24);
         build_raw(&file, 3, 1, 0, &rest);
         const char *place = strcmp(infos[i].name, "weight") == 0 ? "tensor weight" : "byte 24";
-        assert_refused(fl_put_file(folder, "info.gguf", &file), infos[i].status, infos[i].expected, place);
+        assert_refused(fl_put_file(fl_test_folder(), "info.gguf", &file), infos[i].status, infos[i].expected,
+                       place);
         fl_bytes_free(&file);
         fl_bytes_free(&rest);
     }
@@ -426,7 +417,7 @@ static void test_broken_tensor_infos_are_refused(void **state) {
     add_info(&rest, &second);
     fl_bytes_add_zeros(&rest, 256);
     build_raw(&file, 3, 2, 0, &rest);
-    assert_refused(fl_put_file(folder, "twice.gguf", &file), FL_ERROR_FORMAT, "is listed twice",
+    assert_refused(fl_put_file(fl_test_folder(), "twice.gguf", &file), FL_ERROR_FORMAT, "is listed twice",
                    "tensor weight");
     fl_bytes_free(&file);
     fl_bytes_free(&rest);
@@ -443,7 +434,7 @@ static void test_a_file_cut_anywhere_is_refused(void **state) {
     for (file.count = 1; file.count < whole; file.count++) {
         fl_checkpoint *checkpoint = NULL;
         fl_error error;
-        const char *path = fl_put_file(folder, "cut.gguf", &file);
+        const char *path = fl_put_file(fl_test_folder(), "cut.gguf", &file);
         if (fl_checkpoint_open(path, &checkpoint, &error) != FL_ERROR_FORMAT)
             fail_msg("accepted at %zu bytes", file.count);
         assert_non_null(strstr(error.message, "cut.gguf"));
@@ -464,7 +455,7 @@ static void test_no_single_changed_byte_does_harm(void **state) {
             fl_checkpoint *checkpoint = NULL;
             fl_error error = {FL_OK, ""};
             fl_status status =
-                fl_checkpoint_open(fl_put_file(folder, "flip.gguf", &file), &checkpoint, &error);
+                fl_checkpoint_open(fl_put_file(fl_test_folder(), "flip.gguf", &file), &checkpoint, &error);
             assert_true(status == FL_OK || (checkpoint == NULL && error.message[0] != '\0'));
             fl_checkpoint_close(checkpoint);
         }
@@ -480,7 +471,7 @@ static void test_running_out_of_memory_leaves_nothing_behind(void **state) {
     const fl_gguf_build_tensor tensor = {"weight", F32, 2, {2, 4}, data, sizeof data};
     size_t count = add_every_type(&pairs);
     fl_build_gguf(&file, &pairs, count, &tensor, 1, 32);
-    const char *path = fl_put_file(folder, "memory.gguf", &file);
+    const char *path = fl_put_file(fl_test_folder(), "memory.gguf", &file);
     for (size_t n = 1;; n++) {
         fl_checkpoint *checkpoint = NULL;
         fl_memory_fail_at(n);
@@ -506,7 +497,7 @@ static const char *put_part(const char *name, uint32_t number, uint32_t count, u
     fl_gguf_add_u32(&pairs, "split.count", count);
     fl_gguf_add_u32(&pairs, "split.tensors.count", total);
     fl_build_gguf(&file, &pairs, 3, &tensor, 1, 32);
-    const char *path = fl_put_file(folder, name, &file);
+    const char *path = fl_put_file(fl_test_folder(), name, &file);
     fl_bytes_free(&pairs);
     fl_bytes_free(&file);
     return path;
@@ -584,5 +575,5 @@ int main(void) {
         cmocka_unit_test(test_a_split_file_with_a_wrong_part_is_refused),
         cmocka_unit_test(test_the_default_model_says_what_it_is),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }

@@ -141,7 +141,7 @@ static void compare_metrics(const comparison *c, const char *task) {
 
 static void test_merged_parts_equal_one_run_over_all_items(void **state) {
     (void)state;
-    const char *model = fl_write_byte_model(__func__, fl_command_folder());
+    const char *model = fl_write_byte_model(__func__, fl_test_folder());
     write_data();
     write_config("whole.yaml", model, 0, 0, "");
     write_config("first.yaml", model, 0, 4, "");
@@ -186,7 +186,7 @@ static void refused(const char *a, const char *b, const char *first, const char 
 
 static void test_runs_with_the_same_item_or_other_settings_are_refused_by_name(void **state) {
     (void)state;
-    const char *model = fl_write_byte_model(__func__, fl_command_folder());
+    const char *model = fl_write_byte_model(__func__, fl_test_folder());
     write_data();
     write_config("first.yaml", model, 0, 4, "");
     write_config("overlap.yaml", model, 2, 4, "");
@@ -210,7 +210,7 @@ static void test_runs_with_the_same_item_or_other_settings_are_refused_by_name(v
     refused(first, run_cell("copied.yaml", "copied"), "both hold document 0 of even of task choices", "");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -30,20 +30,6 @@ enum {
     MAX_TENSORS = 64
 };
 
-static const char *folder;
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
 typedef struct built_tensor {
     char name[96];
     size_t rank, shape[2];
@@ -117,7 +103,7 @@ static const char *write_model(const built_model *model, const char *name, const
         tensors[i] = (fl_checkpoint_write_tensor){
             tensor->name, tensor->data, tensor->rank, {tensor->shape[0], tensor->shape[1]}};
     }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", fl_test_folder(), name);
     mkdir(path, 0700);
     fl_put_text(path, "config.json", config);
     snprintf(file, sizeof file, "%s/model.safetensors", path);
@@ -228,8 +214,8 @@ static void test_every_path_form_opens_the_same_model(void **state) {
 static void test_what_is_not_there_is_said_so(void **state) {
     (void)state;
     char path[1200];
-    assert_refused(folder, FL_ERROR_IO, "neither model.safetensors nor", folder);
-    snprintf(path, sizeof path, "%s/absent", folder);
+    assert_refused(fl_test_folder(), FL_ERROR_IO, "neither model.safetensors nor", fl_test_folder());
+    snprintf(path, sizeof path, "%s/absent", fl_test_folder());
     assert_refused(path, FL_ERROR_IO, "cannot open", "absent");
     built_model source;
     build_llama(&source, true);
@@ -469,7 +455,7 @@ static const char *write_gguf(const gguf_tensors *tensors, const char *name, con
     fl_bytes pairs = {0}, file = {0};
     size_t count = add_pairs(&pairs, prefix);
     fl_build_gguf(&file, &pairs, count, tensors->tensors, tensors->count, 32);
-    const char *path = fl_put_file(folder, name, &file);
+    const char *path = fl_put_file(fl_test_folder(), name, &file);
     fl_bytes_free(&pairs);
     fl_bytes_free(&file);
     return path;
@@ -615,15 +601,15 @@ static void test_a_file_without_config_is_described_by_its_tensors(void **state)
     const fl_checkpoint_write_tensor tensor = {"layers.0.gate.w1", data, 2, {2, 2}};
     char path[1200], *text = NULL;
     fl_error error;
-    snprintf(path, sizeof path, "%s/mechanism", folder);
+    snprintf(path, sizeof path, "%s/mechanism", fl_test_folder());
     mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/mechanism/m.safetensors", folder);
+    snprintf(path, sizeof path, "%s/mechanism/m.safetensors", fl_test_folder());
     assert_int_equal(fl_checkpoint_write_safetensors(path, &tensor, 1, NULL, NULL, 0, NULL), FL_OK);
     assert_int_equal(fl_model_describe(path, &text, NULL), FL_OK);
     assert_non_null(strstr(text, "layers.0.gate.w1 F32 [2][2]"));
     assert_null(strstr(text, "architecture"));
     fl_memory_free(text);
-    snprintf(path, sizeof path, "%s/none", folder);
+    snprintf(path, sizeof path, "%s/none", fl_test_folder());
     assert_int_equal(fl_model_describe(path, &text, &error), FL_ERROR_IO);
     assert_null(text);
     built_model source;
@@ -734,5 +720,5 @@ int main(void) {
         cmocka_unit_test(test_reference_checkpoints_of_other_architectures_are_refused_by_name),
         cmocka_unit_test(test_the_default_model_opens),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }

@@ -17,20 +17,6 @@
 #include "tests/support/checkpoint_builder.h"
 #include "tests/support/fixture.h"
 
-static const char *folder;
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
 typedef struct parsed {
     fl_model_config config;
     fl_model_parts parts;
@@ -41,7 +27,7 @@ typedef struct parsed {
 
 static void parse_text(const char *text, parsed *out) {
     memset(out, 0, sizeof *out);
-    const char *path = fl_put_text(folder, "config.json", text);
+    const char *path = fl_put_text(fl_test_folder(), "config.json", text);
     out->status = fl_config_json_read(path, &out->config, &out->parts, &out->architecture, &out->error);
 }
 
@@ -630,7 +616,8 @@ static void parse_gguf(fl_bytes *pairs, size_t count, parsed *out) {
     size_t skipped = 0;
     memset(out, 0, sizeof *out);
     fl_build_gguf(&file, pairs, count, NULL, 0, 32);
-    assert_int_equal(fl_gguf_open(fl_put_file(folder, "config.gguf", &file), &gguf, &out->error), FL_OK);
+    assert_int_equal(fl_gguf_open(fl_put_file(fl_test_folder(), "config.gguf", &file), &gguf, &out->error),
+                     FL_OK);
     out->status = fl_config_gguf_read(gguf, &out->config, &out->architecture, &skipped, &out->error);
     fl_gguf_close(gguf);
     fl_bytes_free(&file);
@@ -785,7 +772,7 @@ static void test_running_out_of_memory_leaves_nothing_behind(void **state) {
     for (size_t n = 1;; n++) {
         parsed out;
         memset(&out, 0, sizeof out);
-        const char *path = fl_put_text(folder, "config.json", llama);
+        const char *path = fl_put_text(fl_test_folder(), "config.json", llama);
         fl_memory_fail_at(n);
         out.status = fl_config_json_read(path, &out.config, &out.parts, &out.architecture, &out.error);
         fl_memory_fail_at(0);
@@ -817,5 +804,5 @@ int main(void) {
         cmocka_unit_test(test_gguf_values_per_layer_must_be_equal),
         cmocka_unit_test(test_running_out_of_memory_leaves_nothing_behind),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }

@@ -17,20 +17,6 @@
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 8192 };
 
-static const char *folder; /* fresh for every test */
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...) {
     char command[COMMAND_BYTES], *output = NULL;
@@ -48,22 +34,24 @@ static void furnish(const char *root) {
     static const char *const models[] = {"Llama-3.1-8B", "Qwen3-0.6B", "Qwen3-1.7B", "Qwen3-4B",
                                          "Qwen3-8B",     "Qwen3-14B",  "Qwen3-32B",  "smollm2-135m.gguf"};
     static const char *const sets[] = {"mmlu", "piqa", "arc", "hellaswag", "winogrande", "lambada"};
-    shell("mkdir %s/models %s/data && ln -s %s/datasets %s/datasets", folder, folder, root, folder);
+    shell("mkdir %s/models %s/data && ln -s %s/datasets %s/datasets", fl_test_folder(), fl_test_folder(),
+          root, fl_test_folder());
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        shell("ln -s %s/model %s/models/%s", fl_sweep_fixture_folder(), folder, models[i]);
+        shell("ln -s %s/model %s/models/%s", fl_sweep_fixture_folder(), fl_test_folder(), models[i]);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
-        shell("ln -s %s/datasets/questions %s/data/%s", root, folder, sets[i]);
+        shell("ln -s %s/datasets/questions %s/data/%s", root, fl_test_folder(), sets[i]);
     shell("ln -s %s/datasets/reading.txt %s/data/heldout.txt && ln -s %s/datasets/reading.txt "
           "%s/data/essays.txt && "
           "ln -s %s/datasets/calibration.txt %s/data/train.txt",
-          root, folder, root, folder, root, folder);
+          root, fl_test_folder(), root, fl_test_folder(), root, fl_test_folder());
 }
 
 /* The tiny model has three layers: how many stay softmax cannot be planned with it. */
 static void plan(const char *root, const char *program, const char *config) {
     char command[COMMAND_BYTES], *output = NULL;
     const char *layers = strstr(config, "hybrid") != NULL ? "'variant.softmax_layers=[1]'" : "";
-    snprintf(command, sizeof command, "cd %s && %s plan %s/%s %s", folder, program, root, config, layers);
+    snprintf(command, sizeof command, "cd %s && %s plan %s/%s %s", fl_test_folder(), program, root, config,
+             layers);
     int code = fl_run_command(command, &output);
     if (code != 0 || strstr(output, "missing") == NULL)
         fail_msg("plan %s exits with %d:\n%s", config, code, output);
@@ -116,10 +104,10 @@ static void test_the_recipe_for_pandas_runs_as_it_stands(void **state) {
     (void)state;
     const char *runs = fl_sweep_fixture(__func__), *python = fl_python_with(__func__, "h5py, pandas");
     char path[PATH_BYTES], command[COMMAND_BYTES], *output = NULL;
-    snprintf(path, sizeof path, "%s/recipe.py", folder);
+    snprintf(path, sizeof path, "%s/recipe.py", fl_test_folder());
     cut_recipe("docs/reading_runs.md", path);
-    shell("mkdir %s/results && ln -s %s %s/results/quickstart", folder, runs, folder);
-    snprintf(command, sizeof command, "cd %s && %s recipe.py", folder, python);
+    shell("mkdir %s/results && ln -s %s %s/results/quickstart", fl_test_folder(), runs, fl_test_folder());
+    snprintf(command, sizeof command, "cd %s && %s recipe.py", fl_test_folder(), python);
     int code = fl_run_command(command, &output);
     if (code != 0) fail_msg("%s", output);
     static const char *const texts[] = {"layer", "rule=softmax", "rule=kda softmax_layers=[1]", "0.0000",
@@ -131,7 +119,7 @@ static void test_the_recipe_for_pandas_runs_as_it_stands(void **state) {
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -69,13 +69,13 @@ static void test_every_kind_is_drawn_with_its_numbers_beside(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[PATH_BYTES];
         size_t bytes = 0;
-        snprintf(path, sizeof path, "%s/plots/%s.svg", fl_command_folder(), names[i]);
+        snprintf(path, sizeof path, "%s/plots/%s.svg", fl_test_folder(), names[i]);
         char *picture = fl_read_file(path, &bytes);
         if (bytes < 1000 || strstr(picture, "</svg>") == NULL) fail_msg("%s is no picture", path);
         if (strstr(picture, "href=\"data:") != NULL || strstr(picture, "<image") != NULL)
             fail_msg("%s points to other files", path);
         fl_memory_free(picture);
-        snprintf(path, sizeof path, "%s/plots/%s.csv", fl_command_folder(), names[i]);
+        snprintf(path, sizeof path, "%s/plots/%s.csv", fl_test_folder(), names[i]);
         fl_memory_free(fl_read_file(path, &bytes));
         assert_true(bytes > 20);
         if (strstr(output, names[i]) == NULL) fail_msg("%s is not listed", names[i]);
@@ -172,7 +172,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                               .x = x,
                               .series_count = 3,
                               .series = series};
-    char *picture = draw_and_read(fl_figure_write(&figure, fl_command_folder(), "svg", NULL), "f.svg");
+    char *picture = draw_and_read(fl_figure_write(&figure, fl_test_folder(), "svg", NULL), "f.svg");
     assert_non_null(strstr(picture, "zero (zero)"));
     assert_non_null(strstr(picture, "it's"));
     fl_memory_free(picture);
@@ -188,7 +188,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                           .linear_off = nothing,
                           .full = (double)NAN,
                           .chance = (double)NAN};
-    picture = draw_and_read(fl_dots_write(&dots, fl_command_folder(), "svg", NULL), "d.svg");
+    picture = draw_and_read(fl_dots_write(&dots, fl_test_folder(), "svg", NULL), "d.svg");
     assert_non_null(strstr(picture, "it's"));
     fl_memory_free(picture);
     const fl_heat_panel panel = {.title = "one", .columns = 3, .rows = 1, .values = y};
@@ -201,7 +201,7 @@ static void test_awkward_labels_and_values_are_drawn(void **state) {
                           .panels = &panel,
                           .least = 1,
                           .most = 1};
-    fl_memory_free(draw_and_read(fl_heat_write(&heat, fl_command_folder(), "svg", NULL), "h.svg"));
+    fl_memory_free(draw_and_read(fl_heat_write(&heat, fl_test_folder(), "svg", NULL), "h.svg"));
 }
 
 static void test_an_axis_is_logarithmic_only_when_values_span_enough(void **state) {
@@ -226,7 +226,7 @@ static void test_runs_without_numbers_are_told(void **state) {
     expect(1, arguments, "softmax layers");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

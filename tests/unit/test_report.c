@@ -262,7 +262,7 @@ static void test_a_browser_shows_it_on_a_phone_without_errors_or_overflow(void *
     fl_memory_free(page);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

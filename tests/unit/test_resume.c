@@ -18,7 +18,7 @@ enum { PATH_BYTES = 1024 };
 
 /* Two cells, one trained, with a text, a short task and then one that takes a while. */
 static void write_sweep(const char *test) {
-    const char *model = fl_write_byte_model(test, fl_command_folder());
+    const char *model = fl_write_byte_model(test, fl_test_folder());
     fl_write_ids(fl_inside("ids.json"), 2, 40, 37);
     fl_write_ids(fl_inside("fit.json"), 4, 32, 53);
     FILE *file = fopen(fl_inside("questions.jsonl"), "w");
@@ -175,7 +175,7 @@ static void test_what_was_damaged_is_computed_again(void **state) {
     assert_same_as_undisturbed();
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -15,24 +15,10 @@
 #include "tests/support/checkpoint_builder.h"
 #include "tests/support/fixture.h"
 
-static const char *folder;
-
-static int make_folder(void **state) {
-    (void)state;
-    folder = fl_temporary_directory();
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    fl_temporary_remove(folder);
-    return 0;
-}
-
 static const char *put(const char *name, const char *header, size_t data) {
     fl_bytes bytes = {0};
     fl_build_safetensors(&bytes, header, data);
-    const char *path = fl_put_file(folder, name, &bytes);
+    const char *path = fl_put_file(fl_test_folder(), name, &bytes);
     fl_bytes_free(&bytes);
     return path;
 }
@@ -201,16 +187,16 @@ static void test_header_length_is_checked_before_it_is_believed(void **state) {
         fl_bytes bytes = {0};
         fl_bytes_add_u64(&bytes, lengths[i]);
         fl_bytes_add(&bytes, "{}", 2);
-        const char *path = fl_put_file(folder, "length.safetensors", &bytes);
+        const char *path = fl_put_file(fl_test_folder(), "length.safetensors", &bytes);
         assert_refused(path, FL_ERROR_FORMAT, "header length", "byte 0");
         fl_bytes_free(&bytes);
     }
     fl_bytes bytes = {0};
     fl_bytes_add(&bytes, "1234567", 7);
-    assert_refused(fl_put_file(folder, "short.safetensors", &bytes), FL_ERROR_FORMAT, "too few",
+    assert_refused(fl_put_file(fl_test_folder(), "short.safetensors", &bytes), FL_ERROR_FORMAT, "too few",
                    "short.safetensors");
     bytes.count = 0;
-    assert_refused(fl_put_file(folder, "empty.safetensors", &bytes), FL_ERROR_FORMAT, "empty",
+    assert_refused(fl_put_file(fl_test_folder(), "empty.safetensors", &bytes), FL_ERROR_FORMAT, "empty",
                    "empty.safetensors");
     fl_bytes_free(&bytes);
 }
@@ -229,10 +215,10 @@ static void test_deep_json_is_refused_without_recursion(void **state) {
 static void test_what_is_not_a_file_is_said_so(void **state) {
     (void)state;
     char path[1024];
-    assert_refused(folder, FL_ERROR_ARGUMENT, "is a directory", NULL);
-    snprintf(path, sizeof path, "%s/none.safetensors", folder);
+    assert_refused(fl_test_folder(), FL_ERROR_ARGUMENT, "is a directory", NULL);
+    snprintf(path, sizeof path, "%s/none.safetensors", fl_test_folder());
     assert_refused(path, FL_ERROR_IO, "cannot open", "none.safetensors");
-    snprintf(path, sizeof path, "%s/pipe.safetensors", folder);
+    snprintf(path, sizeof path, "%s/pipe.safetensors", fl_test_folder());
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_refused(path, FL_ERROR_ARGUMENT, "not a regular file", "pipe.safetensors");
 }
@@ -248,7 +234,7 @@ static void test_a_file_cut_anywhere_is_refused(void **state) {
     for (bytes.count = 0; bytes.count < whole; bytes.count++) {
         fl_checkpoint *checkpoint = NULL;
         fl_error error;
-        const char *path = fl_put_file(folder, "cut.safetensors", &bytes);
+        const char *path = fl_put_file(fl_test_folder(), "cut.safetensors", &bytes);
         if (fl_checkpoint_open(path, &checkpoint, &error) != FL_ERROR_FORMAT)
             fail_msg("accepted at %zu bytes", bytes.count);
         assert_non_null(strstr(error.message, "cut.safetensors"));
@@ -266,8 +252,8 @@ static void test_no_single_changed_byte_of_the_header_does_harm(void **state) {
             bytes.data[at] = (unsigned char)(original ^ (1 << (2 * flip)));
             fl_checkpoint *checkpoint = NULL;
             fl_error error = {FL_OK, ""};
-            fl_status status =
-                fl_checkpoint_open(fl_put_file(folder, "flip.safetensors", &bytes), &checkpoint, &error);
+            fl_status status = fl_checkpoint_open(fl_put_file(fl_test_folder(), "flip.safetensors", &bytes),
+                                                  &checkpoint, &error);
             assert_true(status == FL_OK || (checkpoint == NULL && error.message[0] != '\0'));
             fl_checkpoint_close(checkpoint);
         }
@@ -305,7 +291,7 @@ static void test_written_tensors_read_back_to_the_bit(void **state) {
                                                   {"none", NULL, 2, {0, 9}}};
     const char *const keys[] = {"rule", "note"}, *const values[] = {"kda", "line\nand \"quote\""};
     char path[1024];
-    snprintf(path, sizeof path, "%s/written.safetensors", folder);
+    snprintf(path, sizeof path, "%s/written.safetensors", fl_test_folder());
     assert_int_equal(fl_checkpoint_write_safetensors(path, tensors, 4, keys, values, 2, NULL), FL_OK);
     fl_checkpoint *checkpoint = open_good(path);
     assert_int_equal(fl_checkpoint_count(checkpoint), 4);
@@ -322,7 +308,7 @@ static void test_written_tensors_read_back_to_the_bit(void **state) {
     /* Again over the old file: replaced whole, no temporary left. */
     assert_int_equal(fl_checkpoint_write_safetensors(path, tensors, 1, NULL, NULL, 0, NULL), FL_OK);
     char *listing = NULL, command[1100];
-    snprintf(command, sizeof command, "ls %s | grep -c partial", folder);
+    snprintf(command, sizeof command, "ls %s | grep -c partial", fl_test_folder());
     fl_run_command(command, &listing);
     assert_string_equal(listing, "0\n");
     fl_memory_free(listing);
@@ -336,7 +322,7 @@ static void test_what_cannot_be_written_leaves_no_file(void **state) {
     const fl_checkpoint_write_tensor twice[] = {{"a", data, 1, {1}}, {"a", data, 1, {1}}};
     const fl_checkpoint_write_tensor reserved = {"__metadata__", data, 1, {1}},
                                      control = {"a\n", data, 1, {1}};
-    snprintf(path, sizeof path, "%s/refused.safetensors", folder);
+    snprintf(path, sizeof path, "%s/refused.safetensors", fl_test_folder());
     assert_int_equal(fl_checkpoint_write_safetensors(path, twice, 2, NULL, NULL, 0, &error),
                      FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "tensor a is given twice"));
@@ -345,15 +331,15 @@ static void test_what_cannot_be_written_leaves_no_file(void **state) {
     assert_int_equal(fl_checkpoint_write_safetensors(path, &control, 1, NULL, NULL, 0, &error),
                      FL_ERROR_ARGUMENT);
     assert_int_equal(access(path, F_OK), -1);
-    snprintf(path, sizeof path, "%s/no such folder/x.safetensors", folder);
+    snprintf(path, sizeof path, "%s/no such folder/x.safetensors", fl_test_folder());
     assert_int_equal(fl_checkpoint_write_safetensors(path, twice, 1, NULL, NULL, 0, &error), FL_ERROR_IO);
     assert_non_null(strstr(error.message, "no such folder"));
     /* A folder is in the way: the rename fails and the temporary file goes. */
-    snprintf(path, sizeof path, "%s/taken.safetensors", folder);
+    snprintf(path, sizeof path, "%s/taken.safetensors", fl_test_folder());
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(fl_checkpoint_write_safetensors(path, twice, 1, NULL, NULL, 0, &error), FL_ERROR_IO);
     char *listing = NULL, command[1100];
-    snprintf(command, sizeof command, "ls %s | grep -c partial", folder);
+    snprintf(command, sizeof command, "ls %s | grep -c partial", fl_test_folder());
     fl_run_command(command, &listing);
     assert_string_equal(listing, "0\n");
     fl_memory_free(listing);
@@ -363,9 +349,9 @@ static void test_hash_follows_the_bytes_and_notices_a_shorter_file(void **state)
     (void)state;
     fl_bytes bytes = {0};
     fl_build_safetensors(&bytes, small_header, 29);
-    fl_checkpoint *first = open_good(fl_put_file(folder, "hash1.safetensors", &bytes));
+    fl_checkpoint *first = open_good(fl_put_file(fl_test_folder(), "hash1.safetensors", &bytes));
     bytes.data[bytes.count - 1] ^= 1;
-    fl_checkpoint *second = open_good(fl_put_file(folder, "hash2.safetensors", &bytes));
+    fl_checkpoint *second = open_good(fl_put_file(fl_test_folder(), "hash2.safetensors", &bytes));
     fl_hash one, again, two;
     fl_error error;
     assert_int_equal(fl_checkpoint_hash(first, &one, NULL), FL_OK);
@@ -392,7 +378,7 @@ static void test_shards_are_read_as_the_index_assigns_them(void **state) {
     put("s2.safetensors", U8_PAIR("c", "b"), 3);
     put("stray.safetensors", U8_TENSOR("a"), 1); /* broken, and not in the index: never opened */
     const char *path =
-        fl_put_text(folder, "model.safetensors.index.json",
+        fl_put_text(fl_test_folder(), "model.safetensors.index.json",
                     "{\"metadata\":{\"total_size\":12345},\"weight_map\":{\"c\":\"s2.safetensors\","
                     "\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}}");
     fl_checkpoint *checkpoint = open_good(path);
@@ -411,11 +397,11 @@ static void test_a_shard_may_be_a_symbolic_link(void **state) {
     (void)state;
     char blob[1024], link[1024];
     put("0123abcd", U8_TENSOR("a"), 2);
-    snprintf(blob, sizeof blob, "%s/0123abcd", folder);
-    snprintf(link, sizeof link, "%s/linked.safetensors", folder);
+    snprintf(blob, sizeof blob, "%s/0123abcd", fl_test_folder());
+    snprintf(link, sizeof link, "%s/linked.safetensors", fl_test_folder());
     assert_int_equal(symlink(blob, link), 0);
     const char *path =
-        fl_put_text(folder, "link.index.json", "{\"weight_map\":{\"a\":\"linked.safetensors\"}}");
+        fl_put_text(fl_test_folder(), "link.index.json", "{\"weight_map\":{\"a\":\"linked.safetensors\"}}");
     fl_checkpoint *checkpoint = open_good(path);
     assert_int_equal(fl_checkpoint_count(checkpoint), 1);
     fl_checkpoint_close(checkpoint);
@@ -429,7 +415,7 @@ static void test_shard_names_that_leave_the_folder_are_refused(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char index[256];
         snprintf(index, sizeof index, "{\"weight_map\":{\"weight\":\"%s\"}}", names[i]);
-        const char *path = fl_put_text(folder, "traversal.index.json", index);
+        const char *path = fl_put_text(fl_test_folder(), "traversal.index.json", index);
         assert_refused(path, FL_ERROR_FORMAT, "not a plain file name", "tensor weight");
     }
 }
@@ -452,7 +438,7 @@ static void test_a_broken_index_is_refused_with_its_place(void **state) {
         {"{\"weight_map\":{\"\":\"x.safetensors\"}}", FL_ERROR_FORMAT, "name is empty"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_refused(fl_put_text(folder, "bad.index.json", cases[i].text), cases[i].status,
+        assert_refused(fl_put_text(fl_test_folder(), "bad.index.json", cases[i].text), cases[i].status,
                        cases[i].expected, "bad.index.json");
     }
 }
@@ -460,11 +446,11 @@ static void test_a_broken_index_is_refused_with_its_place(void **state) {
 static void test_all_missing_shards_and_tensors_are_named_at_once(void **state) {
     (void)state;
     put("here.safetensors", U8_TENSOR("a"), 2);
-    const char *path = fl_put_text(folder, "missing.index.json",
+    const char *path = fl_put_text(fl_test_folder(), "missing.index.json",
                                    "{\"weight_map\":{\"a\":\"here.safetensors\",\"b\":\"gone1.safetensors\","
                                    "\"c\":\"gone2.safetensors\"}}");
     assert_refused(path, FL_ERROR_IO, "gone1.safetensors", "gone2.safetensors");
-    path = fl_put_text(folder, "missing.index.json",
+    path = fl_put_text(fl_test_folder(), "missing.index.json",
                        "{\"weight_map\":{\"a\":\"here.safetensors\",\"b\":\"here.safetensors\","
                        "\"c\":\"here.safetensors\"}}");
     assert_refused(path, FL_ERROR_FORMAT, "tensor b is not in its shard", "tensor c is not in its shard");
@@ -477,7 +463,8 @@ static void test_all_missing_shards_and_tensors_are_named_at_once(void **state) 
         fl_bytes_add(&index, item, strlen(item));
     }
     fl_bytes_add(&index, "}}", 2);
-    assert_refused(fl_put_file(folder, "many.index.json", &index), FL_ERROR_FORMAT, "missing.0 ", "more");
+    assert_refused(fl_put_file(fl_test_folder(), "many.index.json", &index), FL_ERROR_FORMAT, "missing.0 ",
+                   "more");
     fl_bytes_free(&index);
 }
 
@@ -501,5 +488,5 @@ int main(void) {
         cmocka_unit_test(test_a_broken_index_is_refused_with_its_place),
         cmocka_unit_test(test_all_missing_shards_and_tensors_are_named_at_once),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }

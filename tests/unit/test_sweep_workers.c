@@ -383,7 +383,7 @@ static void test_plan_writes_a_slurm_script_that_runs_a_worker(void **state) {
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -68,7 +68,7 @@ static void test_data_that_cannot_be_read_are_an_error(void **state) {
 
 static void test_plan_counts_tasks(void **state) {
     (void)state;
-    const char *model = fl_write_byte_model(__func__, fl_command_folder());
+    const char *model = fl_write_byte_model(__func__, fl_test_folder());
     fl_write_text(fl_inside("t.yaml"),
                   "name: t\nmodel: {path: %s}\nvariant: {window: 8}\n"
                   "tasks: [{name: associative_recall, pairs: 4, vocabulary: 200}]\n"
@@ -83,7 +83,7 @@ static void test_plan_counts_tasks(void **state) {
     fl_memory_free(output);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_command_set_up, fl_command_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
