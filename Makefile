@@ -9,7 +9,7 @@
 #: make asan         the suite under the address sanitizer; likewise make ubsan, make tsan
 #: make fuzz         every fuzz target for FUZZ_SECONDS seconds each (clang)
 #: make lint         floors, headers alone, names; cppcheck and clang-tidy where installed
-#: make format       clang-format over the whole tree
+#: make format       clang-format over every .c (headers are laid out by hand)
 #: make bench        build, measure this machine and how much of it each part of the work uses (BENCH=--quick: flags)
 #: make install      program, configs and texts under $(DESTDIR)$(PREFIX)
 #: make clean        remove build/ (the model, the results and your configs stay)
@@ -190,7 +190,7 @@ lint:
 
 format:
 	@harness/setup/packages.sh format
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@git ls-files '*.c' | xargs clang-format -i
 
 # Nothing else should run meanwhile. BENCH: further flags (docs/performance.md).
 bench:

@@ -7,7 +7,9 @@
 
 static atomic_size_t fail_countdown;
 
-void fl_memory_fail_at(size_t n) { atomic_store(&fail_countdown, n); }
+void fl_memory_fail_at(size_t n) {
+    atomic_store(&fail_countdown, n);
+}
 
 static int hook_says_fail(void) {
     size_t left = atomic_load(&fail_countdown);
@@ -58,4 +60,6 @@ fl_status fl_memory_copy_string(char **out, const char *text, fl_error *error) {
     return FL_OK;
 }
 
-void fl_memory_free(void *block) { free(block); }
+void fl_memory_free(void *block) {
+    free(block);
+}

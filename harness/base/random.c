@@ -9,7 +9,9 @@ static uint64_t splitmix(uint64_t *x) {
     return z ^ (z >> 31);
 }
 
-static uint64_t rotate_left(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+static uint64_t rotate_left(uint64_t x, int k) {
+    return (x << k) | (x >> (64 - k));
+}
 
 void fl_random_seed(fl_random *random, uint64_t seed, uint64_t stream) {
     uint64_t x = seed;
@@ -30,7 +32,9 @@ uint64_t fl_random_next(fl_random *random) {
     return result;
 }
 
-double fl_random_uniform(fl_random *random) { return (double)(fl_random_next(random) >> 11) * 0x1.0p-53; }
+double fl_random_uniform(fl_random *random) {
+    return (double)(fl_random_next(random) >> 11) * 0x1.0p-53;
+}
 
 double fl_random_normal(fl_random *random) {
     double u = 1.0 - fl_random_uniform(random);

@@ -23,7 +23,8 @@ fl_status fl_error_prepend(fl_error *error, fl_status status, const char *format
     va_end(arguments);
     size_t used = strlen(context);
     if (used + 2 < sizeof context) {
-        snprintf(context + used, sizeof context - used, ": %.*s", (int)(sizeof context - used - 3), error->message);
+        snprintf(context + used, sizeof context - used, ": %.*s", (int)(sizeof context - used - 3),
+                 error->message);
     }
     memcpy(error->message, context, sizeof error->message);
     error->status = status;
@@ -32,14 +33,22 @@ fl_status fl_error_prepend(fl_error *error, fl_status status, const char *format
 
 const char *fl_status_name(fl_status status) {
     switch (status) {
-    case FL_OK: return "ok";
-    case FL_ERROR_ARGUMENT: return "argument";
-    case FL_ERROR_IO: return "io";
-    case FL_ERROR_FORMAT: return "format";
-    case FL_ERROR_MEMORY: return "memory";
-    case FL_ERROR_UNSUPPORTED: return "unsupported";
-    case FL_ERROR_NUMERIC: return "numeric";
-    case FL_ERROR_CANCELLED: return "cancelled";
+    case FL_OK:
+        return "ok";
+    case FL_ERROR_ARGUMENT:
+        return "argument";
+    case FL_ERROR_IO:
+        return "io";
+    case FL_ERROR_FORMAT:
+        return "format";
+    case FL_ERROR_MEMORY:
+        return "memory";
+    case FL_ERROR_UNSUPPORTED:
+        return "unsupported";
+    case FL_ERROR_NUMERIC:
+        return "numeric";
+    case FL_ERROR_CANCELLED:
+        return "cancelled";
     }
     return "unknown";
 }

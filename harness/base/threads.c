@@ -51,7 +51,8 @@ static void *helper_main(void *argument) {
     size_t seen = 0;
     pthread_mutex_lock(&threads->lock);
     for (;;) {
-        while (threads->generation == seen && !threads->quit) pthread_cond_wait(&threads->wake, &threads->lock);
+        while (threads->generation == seen && !threads->quit)
+            pthread_cond_wait(&threads->wake, &threads->lock);
         if (threads->quit) break;
         seen = threads->generation;
         pthread_mutex_unlock(&threads->lock);
@@ -85,7 +86,8 @@ fl_status fl_threads_create(size_t count, fl_threads **out, fl_error *error) {
         *start = (fl_helper_start){threads, i};
         if (pthread_create(&threads->helpers[threads->started], NULL, helper_main, start) != 0) {
             fl_memory_free(start);
-            status = fl_error_set(error, FL_ERROR_MEMORY, "cannot start thread %zu of %zu", i + 1, threads->count);
+            status =
+                fl_error_set(error, FL_ERROR_MEMORY, "cannot start thread %zu of %zu", i + 1, threads->count);
             break;
         }
         threads->started++;
@@ -112,7 +114,9 @@ void fl_threads_destroy(fl_threads *threads) {
     fl_memory_free(threads);
 }
 
-size_t fl_threads_count(const fl_threads *threads) { return threads == NULL ? 1 : threads->count; }
+size_t fl_threads_count(const fl_threads *threads) {
+    return threads == NULL ? 1 : threads->count;
+}
 
 void fl_threads_for(fl_threads *threads, size_t items, fl_threads_body body, void *context) {
     if (threads == NULL || threads->started == 0 || items <= 1 || inside_pool != NULL) {

@@ -23,9 +23,10 @@ fl_status fl_linearised_equip(fl_linearised *linearised, const fl_workbench *ben
                               const fl_sequences *sequences, const fl_progress *progress, fl_error *error) {
     if (linearised->mechanism != NULL) return FL_OK;
     if (linearised->variant->softmax_hardest > 0 && sequences == NULL) {
-        return fl_error_set(error, FL_ERROR_ARGUMENT,
-                            "variant.softmax_layers: {hardest: ...} is measured on a text, and there is none here; list the "
-                            "layers instead");
+        return fl_error_set(
+            error, FL_ERROR_ARGUMENT,
+            "variant.softmax_layers: {hardest: ...} is measured on a text, and there is none here; list the "
+            "layers instead");
     }
     if (linearised->variant->softmax_hardest > 0) {
         double *signal = NULL;

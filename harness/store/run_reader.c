@@ -323,8 +323,7 @@ fl_status fl_run_reader_attribute_names(fl_run_reader *reader, const char *path,
     hsize_t next = 0;
     herr_t result = H5Aiterate_by_name(reader->file, path, H5_INDEX_NAME, H5_ITER_INC, &next, add_name, &list,
                                        H5P_DEFAULT);
-    if (list.status == FL_OK && result < 0)
-        list.status = failed(reader, path, "list the attributes", error);
+    if (list.status == FL_OK && result < 0) list.status = failed(reader, path, "list the attributes", error);
     if (list.status != FL_OK) {
         free_texts(list.names, list.count);
         return list.status;

@@ -190,7 +190,7 @@ static void test_a_scratch_folder_that_is_not_there_is_named(void **state) {
     fl_party party;
     gather(&party, &bench, false);
     party.configs[1].scratch_budget = 1;
-    party.configs[1].scratch_folder = (char *)(uintptr_t)"no/such/folder";
+    party.configs[1].scratch_folder = (char *)(uintptr_t) "no/such/folder";
     fl_error error = {0};
     assert_int_equal(
         fl_layer_fit_run(bench.network.network, party.jobs, MEMBERS, &bench.sequences, NULL, &error),
