@@ -259,7 +259,7 @@ static bool works_without_text(const fl_cell_list *list, size_t index) {
     for (size_t i = 0; i < list->count; i++) {
         const fl_experiment *experiment = list->cells[i].experiment;
         bool has_work = (experiment->tasks != NULL && experiment->tasks->count > 0) ||
-                        (experiment->train != NULL && experiment->train->count > 0);
+                        !fl_train_config_is_none(experiment->train);
         if (list->cells[i].group == index && !has_work) return false;
     }
     return true;

@@ -55,14 +55,13 @@ done:
 
 static fl_status bind_training(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
     if (!is_given(experiment->train)) return FL_OK;
-    FL_TRY(fl_train_config_bind(experiment->train, NULL, &out->train, error));
-    bool none = out->train.objective == FL_OBJECTIVE_NONE;
-    fl_train_config_release(&out->train);
+    bool none = fl_train_config_is_none(experiment->train);
+    FL_TRY(fl_train_config_bind(experiment->train, none ? NULL : experiment->resolved, &out->train, error));
     if (none) {
+        fl_train_config_release(&out->train);
         experiment->train = NULL;
         return FL_OK;
     }
-    FL_TRY(fl_train_config_bind(experiment->train, experiment->resolved, &out->train, error));
     out->has_train = true;
     if (out->train.self_generated.node != NULL) return FL_OK;
     const char *path = out->train.path != NULL ? out->train.path : out->train.ids;

@@ -1,5 +1,7 @@
 #include "harness/engine/training.h"
 
+#include <string.h>
+
 #include "harness/base/memory.h"
 
 enum {
@@ -125,6 +127,12 @@ fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_tr
         status = fl_self_generated_bind(&out->self_generated, FL_SELF_GENERATED_TRAIN, resolved, error);
     if (status != FL_OK) fl_train_config_release(out);
     return status;
+}
+
+bool fl_train_config_is_none(const fl_node *node) {
+    if (node == NULL || node->count == 0) return true;
+    const fl_node *objective = fl_node_get(node, "objective");
+    return objective != NULL && objective->text != NULL && strcmp(objective->text, "none") == 0;
 }
 
 void fl_train_config_release(fl_train_config *config) {

@@ -238,6 +238,9 @@ static void test_the_objective_none_is_the_cell_without_training(void **state) {
     snprintf(arguments, sizeof arguments, "run %s 'sweep.grid.train.objective=[null, next_token]' --out %s",
              config, fl_inside("out"));
     fl_expect(1, arguments, "train.objective: null could mean", NULL);
+    snprintf(arguments, sizeof arguments, "run %s sweep= train.objective=none text= --out %s", config,
+             fl_inside("out"));
+    fl_expect(1, arguments, "`{self_generated: ...}` is missing", NULL);
 }
 
 static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void **state) {
