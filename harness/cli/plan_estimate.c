@@ -1,5 +1,6 @@
 #include "harness/cli/plan_estimate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,19 +8,21 @@
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/compute/compute.h"
+#include "harness/engine/session.h"
 #include "harness/eval/task_size.h"
 #include "harness/store/run_file.h"
 
 enum { PROBE_ROWS = 256, PROBE_COLUMNS = 1024 };
 #define PROBE_SECONDS 0.2
 /* A pass is not only matrix products: the share of their speed that whole passes reach. */
-#define PASS_EFFICIENCY 0.5
-/* Of training, in the time of such passes: measured on SmolLM2-135M, rows of 1024 tokens (docs/training.md).
- * Through the network: forward, parts of it again, and one product for each input's gradient. Layer by layer:
- * a frozen pass for all cells that are fitted together, and each cell's own layers. */
-#define NETWORK_TRAINING_PASSES 1.8
+#define PASS_EFFICIENCY 0.8
+/* Of training, in the time of such passes: measured on SmolLM2-135M (docs/training.md). Through the network:
+ * forward, parts of it again, and one product for each input's gradient. Layer by layer: a frozen pass for
+ * all cells that are fitted together, and each cell's own layers. */
+#define NETWORK_TRAINING_PASSES 2.2
+#define DIVERGENCE_PASSES 0.8 /* of kl besides: the frozen pass */
 #define LAYER_FIT_SHARED_PASSES 0.6
-#define LAYER_FIT_PASSES 0.4
+#define LAYER_FIT_PASSES 0.6
 /* Teacher forced: attention again and the output projection, besides the shared frozen pass. */
 #define TEACHER_FORCED_PASSES 0.3
 
@@ -29,6 +32,14 @@ static double matrix_elements(const fl_model_config *config) {
            kv_heads = (double)config->kv_heads * (double)config->head_dim;
     double layer = dim * (2 * heads + 2 * kv_heads) + 3 * dim * (double)config->mlp_dim;
     return (double)config->layers * layer + (double)config->vocabulary * dim;
+}
+
+static double training_length(const fl_train_config *train) {
+    return train->sequence_length > 0 ? (double)train->sequence_length : 1024;
+}
+
+static double training_tokens(const fl_train_config *train) {
+    return (double)train->steps * (double)(train->batch * train->accumulate) * training_length(train);
 }
 
 /* Operations of one token's forward pass in sequences of `length`. */
@@ -41,12 +52,11 @@ static double token_operations(const fl_model_config *config, double length) {
 static double training_operations(const fl_cell_work *cell, const fl_model_config *config, bool first) {
     if (!cell->parts.has_train) return 0;
     const fl_train_config *train = &cell->parts.train;
-    double length = train->sequence_length > 0 ? (double)train->sequence_length : 1024;
-    double tokens = (double)train->steps * (double)(train->batch * train->accumulate) * length;
     double passes = NETWORK_TRAINING_PASSES;
+    if (train->objective == FL_OBJECTIVE_KL) passes += DIVERGENCE_PASSES;
     if (train->objective == FL_OBJECTIVE_LAYER_MSE)
         passes = LAYER_FIT_PASSES + (first ? LAYER_FIT_SHARED_PASSES : 0.0);
-    return passes * tokens * token_operations(config, length);
+    return passes * training_tokens(train) * token_operations(config, training_length(train));
 }
 
 /* Operations of one variant's tasks; cells that share them are looked at one after another. */
@@ -101,16 +111,55 @@ static double mean_of_done(const fl_cell_list *list, size_t group, bool trained)
     return count > 0 ? sum / (double)count : -1;
 }
 
-/* Weights as they are kept, the stream and the logits of a longest sequence, and what training keeps of it.
- */
-static double group_bytes(const fl_cell_group *group, double longest, double longest_trained) {
-    const fl_model_config *config = &group->bench.model->config;
+/* The stream and the logits of a sequence. */
+static double work_floats(const fl_model_config *config, double length) {
     double dim = (double)config->model_dim, heads = (double)config->query_heads * (double)config->head_dim;
-    double token = (double)config->layers * (dim + 4 * heads) + 2 * (double)config->vocabulary;
-    double trained_token = (double)config->layers * (4 * dim + 6 * heads + 3 * (double)config->mlp_dim) +
-                           2 * (double)config->vocabulary;
-    double work = token * longest, training = trained_token * longest_trained;
-    return sizeof(float) * (matrix_elements(config) + (training > work ? training : work));
+    return length * ((double)config->layers * (dim + 4 * heads) + 2 * (double)config->vocabulary);
+}
+
+/* What a training keeps of a longest sequence, or (layer by layer) of all its frozen passes. */
+static double training_floats(const fl_cell_work *cell, const fl_model_config *config) {
+    if (!cell->parts.has_train) return 0;
+    const fl_train_config *train = &cell->parts.train;
+    double dim = (double)config->model_dim, heads = (double)config->query_heads * (double)config->head_dim;
+    double layers = (double)config->layers, mlp = (double)config->mlp_dim, length = training_length(train);
+    if (train->objective != FL_OBJECTIVE_LAYER_MSE)
+        return length * (layers * (4 * dim + 6 * heads + 3 * mlp) + 2 * (double)config->vocabulary);
+    double kept = training_tokens(train) * layers * 2 * dim;
+    return work_floats(config, length) + fmin(kept, (double)(train->activation_budget << 20) / sizeof(float));
+}
+
+/* What a cell that is measured holds: a layer's exact set with a block's tokens and its state, on the frozen
+ * inputs and by itself, and the work of a block. */
+static double measured_floats(const fl_cell_work *cell, const fl_model_config *config, double longest) {
+    const fl_variant *variant = cell->linearised.variant;
+    const fl_measure_config *measure = &cell->experiment->measure;
+    double dim = (double)config->model_dim, head_dim = (double)config->head_dim;
+    double heads = (double)config->query_heads * head_dim, kv_heads = (double)config->kv_heads * head_dim;
+    double block = fmin(longest, FL_SESSION_BLOCK), timelines = measure->teacher_forced ? 1 : 0;
+    if (measure->propagated || measure->language_model) timelines++;
+    double kept = block + (double)(variant->window + variant->sinks + variant->cache_budget);
+    return timelines * (double)config->layers * (2 * kept * kv_heads + heads * head_dim) +
+           block * (4 * dim + 4 * heads + 3 * (double)config->mlp_dim);
+}
+
+/* A group's memory: the weights, and the most of any training or of measuring a batch of its cells, one of
+ * them without its linear part. */
+typedef struct fl_group_memory {
+    size_t measured;
+    double cell, training; /* floats of the largest */
+} fl_group_memory;
+
+static void note_memory(fl_group_memory *memory, const fl_cell_work *cell, const fl_model_config *config,
+                        double longest) {
+    memory->measured += memory->measured < FL_EVALUATION_BATCH;
+    memory->cell = fmax(memory->cell, measured_floats(cell, config, longest));
+    memory->training = fmax(memory->training, training_floats(cell, config));
+}
+
+static double group_bytes(const fl_group_memory *memory, const fl_model_config *config, double longest) {
+    double measuring = work_floats(config, longest) + (double)(memory->measured + 1) * memory->cell;
+    return sizeof(float) * (matrix_elements(config) + fmax(measuring, memory->training));
 }
 
 void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, size_t group_index,
@@ -119,8 +168,9 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
     const double done[2] = {mean_of_done(list, group_index, false), mean_of_done(list, group_index, true)};
     const double tokens = (double)group->text.tokens, sequences = (double)group->text.sequences.count;
     const double pass = tokens * token_operations(config, sequences > 0 ? tokens / sequences : 0);
-    double longest = 0, longest_trained = 0;
-    size_t left = 0, fitted = 0;
+    double longest = 0;
+    size_t fitted = 0;
+    fl_group_memory memory = {0};
     for (size_t i = 0; i < group->text.sequences.count; i++) {
         if ((double)group->text.sequences.lengths[i] > longest)
             longest = (double)group->text.sequences.lengths[i];
@@ -128,10 +178,7 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
         if (cell->group != group_index || cell->state != FL_CELL_PENDING) continue;
-        const fl_train_config *train = &cell->parts.train;
-        if (cell->parts.has_train && (double)train->sequence_length > longest_trained)
-            longest_trained = (double)train->sequence_length;
-        left++;
+        note_memory(&memory, cell, config, longest);
         if (done[cell->parts.has_train] >= 0) {
             estimate->recorded++;
             estimate->seconds += done[cell->parts.has_train];
@@ -146,8 +193,7 @@ void fl_plan_estimate_add(fl_plan_estimate *estimate, const fl_cell_list *list, 
                                 training_operations(cell, config, alone) +
                                 (shared + 1) * task_operations(estimate, cell, config);
     }
-    double bytes = left > 0 ? group_bytes(group, longest, longest_trained) : 0;
-    if (bytes > estimate->bytes) estimate->bytes = bytes;
+    if (memory.measured > 0) estimate->bytes = fmax(estimate->bytes, group_bytes(&memory, config, longest));
 }
 
 /* Operations a second of a matrix product. */
