@@ -23,8 +23,8 @@
 
 typedef struct fl_mixer fl_mixer;
 
-/* The softmax over the exact set, which mixers of variants that agree (fl_variant_shares_exact_set) have in common on the same queries, keys and
- * values: the first call that is handed it fills it, the next ones read it. The arrays are the caller's. */
+/* The softmax over the exact set, which mixers of variants that agree (fl_variant_shares_exact_set) have in common on the same
+ * queries, keys and values: the first call that is handed it fills it, the next ones read it. The arrays are the caller's. */
 typedef struct fl_exact_share {
     bool filled;
     float *output;       /* [T][H][D] */

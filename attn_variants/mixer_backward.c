@@ -184,12 +184,9 @@ static void find_steps(fl_backward_work *work) {
 }
 
 /* A rule with own hooks was handed its inputs as they are. */
-static void hand_back_inputs(const fl_mixer_plan *plan, const fl_rule_output_gradient *gradient,
-                             const fl_rule_input_gradient *out) {
-    size_t bytes = plan->shape.head_dim * sizeof(float);
-    memcpy(out->query, gradient->query, bytes);
-    memcpy(out->key, gradient->key, bytes);
-    memcpy(out->value, gradient->value, bytes);
+static void hand_back_inputs(const fl_mixer_plan *plan, const fl_rule_input *input,
+                             const fl_rule_output_gradient *gradient, fl_rule_input_gradient *out) {
+    fl_rule_raw_inputs_backward(input, gradient, out);
     if (out->gate != NULL) memcpy(out->gate, gradient->log_decay, plan->gate_width * sizeof(float));
     if (out->beta != NULL) out->beta[0] = gradient->erase_strength[0];
 }
@@ -218,7 +215,7 @@ static void prepare_backward_head(void *context, size_t head, size_t worker) {
                                       .beta = rule->beta ? work->beta + at : NULL,
                                       .parameters = work->parameters == NULL ? NULL : parameters};
         if (plan->own)
-            hand_back_inputs(plan, &gradient, &out);
+            hand_back_inputs(plan, &input, &gradient, &out);
         else
             rule->prepare_backward(&input, &gradient, &out);
     }

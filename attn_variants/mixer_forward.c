@@ -6,6 +6,7 @@
 #include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
+#include "harness/compute/vector_math.h"
 
 enum { LARGEST_BLOCK = 512, SMALLEST_BLOCK = 16, SCRATCH_FLOATS = 1 << 24 };
 
@@ -108,12 +109,6 @@ static fl_status run_recurrence(fl_mixer_block *block, size_t steps, const fl_wr
     return plan->compute->ops->recurrence(plan->compute, &call, error);
 }
 
-float fl_mixer_norm(size_t count, const float *x) {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += (double)x[i] * x[i];
-    return (float)sqrt(sum);
-}
-
 /* Steps first .. first + count - 1 cut out of the block's streams and run by themselves. */
 static fl_status advance_part(fl_mixer_block *block, size_t first, size_t count, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
@@ -137,8 +132,8 @@ static fl_status advance_part(fl_mixer_block *block, size_t first, size_t count,
             memcpy(scratch->norm + at * micro, scratch->part_norm + head * count * micro,
                    count * micro * sizeof(float));
         } else if (block->wants_norm) { /* one step at a time: S without the normaliser's row */
-            scratch->norm[at * micro + micro - 1] = fl_mixer_norm(
-                plan->shape.head_dim * plan->key_dim, block->mixer->state + head * plan->state_floats);
+            scratch->norm[at * micro + micro - 1] = (float)sqrt(fl_vector_sum_of_squares(
+                plan->shape.head_dim * plan->key_dim, block->mixer->state + head * plan->state_floats));
         }
     }
     return FL_OK;

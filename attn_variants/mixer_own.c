@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/compute/vector_math.h"
 
 /* What is written at `step`; false where nothing is. */
 static bool writing_at(const fl_mixer_block *block, size_t head, size_t step, fl_rule_input *token) {
@@ -28,6 +29,11 @@ static fl_rule_input reading_at(const fl_mixer_block *block, size_t head, size_t
     return token;
 }
 
+static void write_at(const fl_mixer_block *block, size_t head, size_t step, float *state) {
+    fl_rule_input token;
+    if (writing_at(block, head, step, &token)) block->mixer->plan.rule->own.write(&token, state);
+}
+
 /* Forward. */
 
 typedef struct fl_own_work {
@@ -43,11 +49,11 @@ static void advance_head(void *context, size_t head, size_t worker) {
     float *state = block->mixer->state + head * plan->state_floats;
     for (size_t step = work->first; step < work->first + work->count; step++) {
         size_t at = head * block->tokens + step;
-        fl_rule_input token;
-        if (writing_at(block, head, step, &token)) plan->rule->own.write(&token, state);
-        token = reading_at(block, head, step);
+        write_at(block, head, step, state);
+        fl_rule_input token = reading_at(block, head, step);
         plan->rule->own.read(&token, state, block->scratch->read + at * plan->value_dim);
-        if (block->wants_norm) block->scratch->norm[at] = fl_mixer_norm(plan->state_floats, state);
+        if (block->wants_norm)
+            block->scratch->norm[at] = (float)sqrt(fl_vector_sum_of_squares(plan->state_floats, state));
     }
 }
 
@@ -62,18 +68,18 @@ void fl_mixer_own_advance(const fl_mixer_block *block, size_t first, size_t coun
 typedef struct fl_own_backward {
     const fl_mixer_block *block;
     const fl_mixer_own_gradients *gradients;
-    size_t segment; /* steps */
-    float *memory;  /* [workers][states_of_worker][state_floats] */
+    size_t segment, segments; /* steps of one, and how many */
+    float *memory;            /* [workers][states_of_worker][state_floats] */
 } fl_own_backward;
 
-static size_t segment_of(size_t tokens) {
-    return (size_t)ceil(sqrt((double)tokens));
+static void cut(fl_own_backward *work, size_t tokens) {
+    work->segment = (size_t)ceil(sqrt((double)tokens));
+    work->segments = (tokens + work->segment - 1) / work->segment;
 }
 
 /* The states at the start of every segment, those inside one with its end, and the gradient. */
-static size_t states_of_worker(size_t tokens) {
-    size_t segment = segment_of(tokens);
-    return (tokens + segment - 1) / segment + segment + 1 + 1;
+static size_t states_of_worker(const fl_own_backward *work) {
+    return work->segments + (work->segment + 1) + 1;
 }
 
 static void step_backward(const fl_own_backward *work, size_t head, size_t step, const float *before,
@@ -97,15 +103,19 @@ static void step_backward(const fl_own_backward *work, size_t head, size_t step,
     plan->rule->own.write_backward(&token, before, gradient_state, &out);
 }
 
-/* The states after each of `count` steps from `first` on, behind the one before them; a step apart. */
-static void run_segment(const fl_own_backward *work, size_t head, size_t first, size_t count, float *states) {
+static void copy_state(const fl_mixer_plan *plan, float *to, const float *from) {
+    memcpy(to, from, plan->state_floats * sizeof *to);
+}
+
+/* The states at the start of every segment. */
+static void find_starts(const fl_own_backward *work, size_t head, float *starts) {
     const fl_mixer_plan *plan = &work->block->mixer->plan;
-    for (size_t i = 0; i < count; i++) {
-        float *next = states + plan->state_floats;
-        memcpy(next, states, plan->state_floats * sizeof *next);
-        fl_rule_input token;
-        if (writing_at(work->block, head, first + i, &token)) plan->rule->own.write(&token, next);
-        states = next;
+    fl_mixer_initial_state(plan, head, starts);
+    for (size_t i = 1; i < work->segments; i++) {
+        float *state = starts + i * plan->state_floats;
+        copy_state(plan, state, state - plan->state_floats);
+        for (size_t j = 0; j < work->segment; j++)
+            write_at(work->block, head, (i - 1) * work->segment + j, state);
     }
 }
 
@@ -113,30 +123,32 @@ static void backward_head(void *context, size_t head, size_t worker) {
     const fl_own_backward *work = context;
     const fl_mixer_plan *plan = &work->block->mixer->plan;
     size_t tokens = work->block->tokens, segment = work->segment, floats = plan->state_floats;
-    size_t segments = (tokens + segment - 1) / segment;
-    float *starts = work->memory + worker * states_of_worker(tokens) * floats;
-    float *inside = starts + segments * floats, *gradient = inside + (segment + 1) * floats;
+    float *starts = work->memory + worker * states_of_worker(work) * floats;
+    float *inside = starts + work->segments * floats, *gradient = inside + (segment + 1) * floats;
     memset(gradient, 0, floats * sizeof *gradient);
-    fl_mixer_initial_state(plan, head, inside);
-    for (size_t i = 0; i < segments; i++) {
-        memcpy(starts + i * floats, inside, floats * sizeof *starts);
-        if (i + 1 == segments) break;
-        run_segment(work, head, i * segment, segment, inside);
-        memcpy(inside, inside + segment * floats, floats * sizeof *inside);
-    }
-    for (size_t i = segments; i-- > 0;) {
+    find_starts(work, head, starts);
+    for (size_t i = work->segments; i-- > 0;) {
         size_t first = i * segment, count = tokens - first < segment ? tokens - first : segment;
-        memcpy(inside, starts + i * floats, floats * sizeof *inside);
-        run_segment(work, head, first, count, inside);
+        copy_state(plan, inside, starts + i * floats);
+        for (size_t j = 0; j < count; j++) {
+            float *after = inside + (j + 1) * floats;
+            copy_state(plan, after, after - floats);
+            write_at(work->block, head, first + j, after);
+        }
         for (size_t j = count; j-- > 0;) {
             step_backward(work, head, first + j, inside + j * floats, inside + (j + 1) * floats, gradient);
         }
     }
 }
 
+static size_t memory_floats(const fl_mixer_plan *plan, const fl_own_backward *work) {
+    return fl_threads_count(plan->compute->threads) * states_of_worker(work) * plan->state_floats;
+}
+
 size_t fl_mixer_own_backward_bytes(const fl_mixer_plan *plan, size_t tokens) {
-    return fl_threads_count(plan->compute->threads) * states_of_worker(tokens) * plan->state_floats *
-           sizeof(float);
+    fl_own_backward work = {0};
+    cut(&work, tokens);
+    return memory_floats(plan, &work) * sizeof(float);
 }
 
 fl_status fl_mixer_own_backward(const fl_mixer_block *block, const fl_mixer_own_gradients *gradients,
@@ -147,9 +159,9 @@ fl_status fl_mixer_own_backward(const fl_mixer_block *block, const fl_mixer_own_
                             "rule %s has a step of its own without a derivative and cannot be trained",
                             plan->rule->name);
     }
-    fl_own_backward work = {block, gradients, segment_of(block->tokens), NULL};
-    size_t floats = fl_mixer_own_backward_bytes(plan, block->tokens) / sizeof(float);
-    FL_TRY(FL_ALLOCATE(&work.memory, floats, error));
+    fl_own_backward work = {.block = block, .gradients = gradients};
+    cut(&work, block->tokens);
+    FL_TRY(FL_ALLOCATE(&work.memory, memory_floats(plan, &work), error));
     fl_threads_for(plan->compute->threads, plan->shape.query_heads, backward_head, &work);
     fl_memory_free(work.memory);
     return FL_OK;

@@ -91,8 +91,6 @@ fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size
 /* mixer_route.c */
 fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);
 
-/* mixer_forward.c: Frobenius norm */
-float fl_mixer_norm(size_t count, const float *x);
 /* mixer_forward.c: the recurrence over steps first .. first + count - 1 of the block. */
 fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error);
 

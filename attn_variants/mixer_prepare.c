@@ -123,11 +123,8 @@ fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size
 }
 
 /* A rule with own hooks keeps its inputs until they are written. */
-static void keep_inputs(const fl_mixer_plan *plan, const fl_rule_input *input, const fl_rule_output *output) {
-    size_t bytes = plan->shape.head_dim * sizeof(float);
-    memcpy(output->query, input->query, bytes);
-    memcpy(output->key, input->key, bytes);
-    memcpy(output->value, input->value, bytes);
+static void keep_inputs(const fl_mixer_plan *plan, const fl_rule_input *input, fl_rule_output *output) {
+    fl_rule_raw_inputs(input, output);
     if (output->log_decay != NULL) memcpy(output->log_decay, input->gate, plan->gate_width * sizeof(float));
     if (output->erase_strength != NULL) output->erase_strength[0] = input->beta;
 }

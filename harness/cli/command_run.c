@@ -135,11 +135,6 @@ done:
     return status;
 }
 
-static bool is_trained(const fl_cell_work *cell) {
-    const fl_node *train = cell->experiment->train;
-    return train != NULL && train->kind != FL_NODE_NULL;
-}
-
 /* One colour a rule, one dash a window and whether there is training. */
 static void choose_style(const fl_cell_list *list, fl_plot_curve *curves, const size_t *cells, size_t index) {
     const char *rule = fl_resolved_find(list->cells[cells[index]].experiment->resolved, "variant.rule");
@@ -157,7 +152,8 @@ static void choose_style(const fl_cell_list *list, fl_plot_curve *curves, const 
             curves[index].colour = curves[i].colour;
             colour_known = true;
         }
-        bool both = is_trained(&list->cells[cells[i]]) == is_trained(&list->cells[cells[index]]);
+        bool both = fl_train_config_is_none(list->cells[cells[i]].experiment->train) ==
+                    fl_train_config_is_none(list->cells[cells[index]].experiment->train);
         if (both && window != NULL && its_window != NULL && strcmp(window, its_window) == 0) {
             curves[index].dash = curves[i].dash;
             dash_known = true;

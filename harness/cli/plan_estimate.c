@@ -8,6 +8,7 @@
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/compute/compute.h"
+#include "harness/engine/block.h"
 #include "harness/engine/session.h"
 #include "harness/eval/task_size.h"
 #include "harness/store/run_file.h"
@@ -126,7 +127,8 @@ static double training_floats(const fl_cell_work *cell, const fl_model_config *c
     if (train->objective != FL_OBJECTIVE_LAYER_MSE)
         return length * (layers * (4 * dim + 6 * heads + 3 * mlp) + 2 * (double)config->vocabulary);
     double kept = training_tokens(train) * layers * 2 * dim;
-    return work_floats(config, length) + fmin(kept, (double)(train->activation_budget << 20) / sizeof(float));
+    return work_floats(config, length) +
+           fmin(kept, (double)(train->activation_budget * FL_MEBIBYTE) / sizeof(float));
 }
 
 /* What a cell that is measured holds: a layer's exact set with a block's tokens and its state, on the frozen
@@ -134,13 +136,13 @@ static double training_floats(const fl_cell_work *cell, const fl_model_config *c
 static double measured_floats(const fl_cell_work *cell, const fl_model_config *config, double longest) {
     const fl_variant *variant = cell->linearised.variant;
     const fl_measure_config *measure = &cell->experiment->measure;
-    double dim = (double)config->model_dim, head_dim = (double)config->head_dim;
+    double head_dim = (double)config->head_dim, timelines = measure->teacher_forced ? 1 : 0;
     double heads = (double)config->query_heads * head_dim, kv_heads = (double)config->kv_heads * head_dim;
-    double block = fmin(longest, FL_SESSION_BLOCK), timelines = measure->teacher_forced ? 1 : 0;
+    double block = fmin(longest, FL_SESSION_BLOCK);
     if (measure->propagated || measure->language_model) timelines++;
     double kept = block + (double)(variant->window + variant->sinks + variant->cache_budget);
     return timelines * (double)config->layers * (2 * kept * kv_heads + heads * head_dim) +
-           block * (4 * dim + 4 * heads + 3 * (double)config->mlp_dim);
+           (double)fl_block_bytes_of(config, false, 0, (size_t)block) / sizeof(float);
 }
 
 /* A group's memory: the weights, and the most of any training or of measuring a batch of its cells, one of

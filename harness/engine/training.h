@@ -27,6 +27,8 @@ typedef enum fl_objective {
 
 typedef enum fl_train_order { FL_ORDER_SHUFFLED = 0, FL_ORDER_SEQUENTIAL } fl_train_order;
 
+#define FL_MEBIBYTE ((size_t)1 << 20) /* what budgets are counted in */
+
 /* The `train:` mapping. */
 typedef struct fl_train_config {
     int objective; /* fl_objective */

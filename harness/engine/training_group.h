@@ -6,8 +6,6 @@
 #include "harness/engine/layer_fit.h"
 #include "harness/engine/optimiser.h"
 
-#define FL_MEBIBYTE ((size_t)1 << 20)
-
 typedef struct fl_training_member {
     const fl_training_job *job;
     fl_gradient *gradient;

@@ -14,6 +14,7 @@
 #include "attn_variants/mixer_backward.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
+#include "tests/support/arrays.h"
 #include "tests/support/mixer_case.h"
 
 enum { TOKENS = 19, SAMPLES = 8 };
@@ -23,13 +24,6 @@ static double worst;
 
 static void must(fl_status status, const fl_error *error) {
     if (status != FL_OK) fail_msg("%s", error->message);
-}
-
-static float *floats(size_t count) {
-    fl_error error;
-    float *block = NULL;
-    must(FL_ALLOCATE(&block, count, &error), &error);
-    return block;
 }
 
 typedef struct backward_case {
@@ -95,9 +89,11 @@ static void check(const char *yaml, fl_recurrence_mode mode) {
     fl_mixer_case *inputs = &c.inputs;
     size_t queries = fl_mixer_case_floats(inputs), keys = TOKENS * 2 * 5;
     size_t model = TOKENS * inputs->shape.model_dim, parameters = inputs->mechanism->layer_floats;
-    float *query = floats(queries), *key = floats(keys), *value = floats(keys), *input = floats(model);
-    float *block = floats(parameters), *again = floats(parameters);
-    c.weights = floats(queries);
+    float *query = fl_test_block(queries, sizeof(float)), *key = fl_test_block(keys, sizeof(float)),
+          *value = fl_test_block(keys, sizeof(float)), *input = fl_test_block(model, sizeof(float));
+    float *block = fl_test_block(parameters, sizeof(float)),
+          *again = fl_test_block(parameters, sizeof(float));
+    c.weights = fl_test_block(queries, sizeof(float));
     for (size_t i = 0; i < queries; i++) c.weights[i] = (float)fl_random_normal(&c.random);
     fl_mixer_call call = {.tokens = TOKENS,
                           .query = inputs->query,
@@ -259,7 +255,8 @@ static void test_a_rule_with_its_own_step_has_gradients_of_its_own_parameters(vo
     fl_mixer_call call = {
         .tokens = TOKENS, .query = c.query, .key = c.key, .value = c.value, .input = c.input};
     size_t count = c.mechanism->layer_floats;
-    float *weights = floats(fl_mixer_case_floats(&c)), *gradient = floats(count);
+    float *weights = fl_test_block(fl_mixer_case_floats(&c), sizeof(float)),
+          *gradient = fl_test_block(count, sizeof(float));
     float *parameter = c.mechanism->layer[FL_CASE_LAYER];
     for (size_t i = 0; i < fl_mixer_case_floats(&c); i++) weights[i] = (float)(i % 7) - 3.0f;
     must(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, weights, NULL, NULL, NULL, NULL,
