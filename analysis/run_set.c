@@ -11,47 +11,28 @@
 #include "analysis/run_label.h"
 #include "harness/base/memory.h"
 #include "harness/config/node.h"
+#include "harness/measure/measurements.h"
 #include "harness/store/folder.h"
 #include "harness/store/run_file.h"
 #include "harness/store/sweep.h"
 
 enum { NAME_BYTES = 512 };
 
-static const fl_run_scalar scalars[] = {
-    {"nmse", "/errors/teacher_forced/nmse", "1", "nMSE, teacher forced, mean over layers"},
-    {"cosine", "/errors/teacher_forced/cosine", "1", "cosine, teacher forced, mean over layers"},
-    {"propagated_nmse", "/errors/propagated/attention_nmse", "1", "nMSE end to end, mean over layers"},
-    {"residual_nmse", "/errors/propagated/residual_nmse", "1",
-     "nMSE of the residual stream, mean over layers"},
-    {"perplexity", "/language_model/perplexity", "1", "perplexity of the evaluation text"},
-    {"cross_entropy", "/language_model/cross_entropy", "nat", "next token, whole evaluation text"},
-    {"full_perplexity", "/language_model/full_perplexity", "1", "the full model's"},
-    {"full_cross_entropy", "/language_model/full_cross_entropy", "nat", "the full model's"},
-    {"kl", "/language_model/kl", "nat", "KL(full || linearised), mean over tokens"},
-    {"agreement", "/language_model/agreement", "1", "share of tokens with the full model's first choice"},
-    {"linear_share", "/language_model/linear_share", "1",
-     "share of scored tokens whose context reached the state"},
-    {"linear_off/nmse", "/baseline/linear_off/errors/teacher_forced/nmse", "1",
-     "nMSE with the linear part off"},
-    {"linear_off/perplexity", "/baseline/linear_off/language_model/perplexity", "1",
-     "perplexity with the linear part off"},
-    {"linear_off/cross_entropy", "/baseline/linear_off/language_model/cross_entropy", "nat",
-     "cross entropy with the linear part off"},
-    {"linear_off/kl", "/baseline/linear_off/language_model/kl", "nat", "KL with the linear part off"},
-    {"linear_off/agreement", "/baseline/linear_off/language_model/agreement", "1",
-     "agreement with the linear part off"},
-    {"state_bytes", "/memory/state_bytes", "B", "linear states of one sequence"},
-    {"exact_bytes", "/memory/exact_bytes", "B", "keys and values held exactly, of one sequence"},
-    {"tokens", "/text/tokens", "1", "tokens evaluated"},
-    {"teacher_forced_seconds", "/timing/teacher_forced", "s",
-     "this variant's part of the teacher-forced pass"},
-    {"propagated_seconds", "/timing/propagated", "s", "this variant's own passes"},
-};
-
 bool fl_run_scalar_at(size_t index, fl_run_scalar *out) {
-    if (index >= sizeof scalars / sizeof scalars[0]) return false;
-    *out = scalars[index];
-    return true;
+    size_t count = 0, at = 0;
+    const fl_measurement *rows = fl_measurements(&count);
+    for (size_t i = 0; i < 2 * count; i++) {
+        const fl_measurement *row = &rows[i % count];
+        const bool linear_off = i >= count;
+        if (row->figure == NULL || (linear_off && row->beside == NULL) || at++ < index) continue;
+        snprintf(out->name, sizeof out->name, "%s%s", linear_off ? "linear_off/" : "", row->figure);
+        snprintf(out->dataset, sizeof out->dataset, "%s%s", linear_off ? "/baseline/linear_off" : "",
+                 row->path);
+        out->units = row->units;
+        out->meaning = row->meaning;
+        return true;
+    }
+    return false;
 }
 
 void fl_run_entry_release(fl_run_entry *run) {
@@ -283,8 +264,9 @@ static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) 
     fl_status status = FL_OK;
     FL_TRY_DONE(status, read_identity(reader, run, error));
     FL_TRY_DONE(status, read_config(reader, run, error));
-    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++)
-        FL_TRY_DONE(status, read_scalar(reader, run, &scalars[i], error));
+    fl_run_scalar scalar;
+    for (size_t i = 0; fl_run_scalar_at(i, &scalar); i++)
+        FL_TRY_DONE(status, read_scalar(reader, run, &scalar, error));
     FL_TRY_DONE(status, fl_run_reader_visit(reader, note_task, run, error));
     for (size_t i = 0; i < run->task_count; i++)
         FL_TRY_DONE(status, read_task(reader, run, run->tasks[i], error));

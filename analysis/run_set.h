@@ -66,9 +66,11 @@ const char *fl_run_set_short_key(const char *key);
 double fl_run_metric_value(const fl_run_entry *run, const char *name);
 bool fl_run_has_metric(const fl_run_entry *run, const char *name);
 
-/* What single values are called, where they lie and what they mean; false past the end. */
+/* What single values are called, where they lie and what they mean, from the table of measurements
+ * (measurements.h): the run's own, then those kept of the same run with the linear part off. False past the end. */
 typedef struct fl_run_scalar {
-    const char *name, *dataset, *units, *meaning; /* a dataset with axes is averaged */
+    char name[64], dataset[128]; /* a dataset with axes is averaged */
+    const char *units, *meaning;
 } fl_run_scalar;
 bool fl_run_scalar_at(size_t index, fl_run_scalar *out);
 

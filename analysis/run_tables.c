@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/dataset_axes.h"
+#include "harness/store/dataset_axes.h"
 #include "analysis/run_scores.h"
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"

@@ -28,51 +28,15 @@ static fl_status write_header(fl_run_file *file, const fl_cell_file *content, fl
     return fl_run_record_write_config(file, cell->experiment->resolved, error);
 }
 
-static fl_status write_single(fl_run_file *file, const char *path, double value, const char *units,
-                              const char *description, fl_error *error) {
-    return fl_run_file_write_doubles(file, path, 0, NULL, &value, units, description, error);
-}
-
-/* The same run without a part: what a table or a picture needs of it, under `root`. */
-static fl_status write_comparison(fl_run_file *file, const char *root, const fl_text_result *result,
-                                  fl_error *error) {
-    if (result == NULL) return FL_OK;
-    const struct {
-        const char *name, *units, *description;
-        size_t rank;
-        const double *data;
-    } rows[] = {
-        {"errors/teacher_forced/nmse", "1", "nMSE [L]", 1, result->nmse},
-        {"errors/teacher_forced/position_nmse", "1", "nMSE by position [L][P]", 2, result->position_nmse},
-        {"errors/propagated/attention_nmse", "1", "end to end against the full model [L]", 1,
-         result->attention_nmse},
-        {"language_model/perplexity", "1", "exp(cross_entropy)", 0, &result->perplexity},
-        {"language_model/cross_entropy", "nat", "next token, whole evaluation text", 0,
-         &result->cross_entropy},
-        {"language_model/kl", "nat", "KL(full || this)", 0, &result->kl},
-        {"language_model/agreement", "1", "share of tokens with the full model's first choice", 0,
-         &result->agreement},
-    };
-    const size_t shape[] = {result->layers, result->positions};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char path[PATH_BYTES];
-        if (rows[i].rank == 0 && result->position_kl == NULL) continue;
-        snprintf(path, sizeof path, "%s/%s", root, rows[i].name);
-        FL_TRY(fl_run_file_write_doubles(file, path, rows[i].rank, shape, rows[i].data, rows[i].units,
-                                         rows[i].description, error));
-    }
-    char path[PATH_BYTES];
-    const double exact_bytes = (double)result->exact_bytes;
-    snprintf(path, sizeof path, "%s/memory/exact_bytes", root);
-    return write_single(file, path, exact_bytes, "B", "keys and values held exactly, per sequence", error);
-}
-
+/* The same run without a part. */
 static fl_status write_comparisons(fl_run_file *file, const fl_cell_file *content, fl_error *error) {
-    FL_TRY(write_comparison(file, "/baseline/linear_off", content->linear_off, error));
+    if (content->linear_off != NULL)
+        FL_TRY(fl_run_record_write_comparison(file, "/baseline/linear_off", content->linear_off, error));
     for (size_t branch = 0; branch < FL_BRANCH_COUNT; branch++) {
         char root[PATH_BYTES];
+        if (content->ablations[branch] == NULL) continue;
         snprintf(root, sizeof root, "/ablation/%s_off", fl_branch_names[branch]);
-        FL_TRY(write_comparison(file, root, content->ablations[branch], error));
+        FL_TRY(fl_run_record_write_comparison(file, root, content->ablations[branch], error));
     }
     return FL_OK;
 }

@@ -28,41 +28,21 @@ typedef struct fl_text_evaluation_options {
     bool teacher_forced, propagated, diagnostics, language_model;
 } fl_text_evaluation_options;
 
-/* All arrays are fl_memory blocks, float64; NULL when not asked for. P = longest sequence. */
+/* Every measured array and figure is a member; measurements.inc says of each its shape, units and meaning. Arrays are fl_memory
+ * blocks, float64, NULL when not asked for; figures that were not measured are NaN. */
 typedef struct fl_text_result {
-    size_t layers, query_heads, kv_heads, positions, head_dim;
-    /* teacher forced */
-    double *mse, *variance, *nmse, *cosine;   /* [L] after the output projection */
-    double *mean;                             /* [L] of the frozen output: with variance and tokens, what pooling runs needs */
-    double *head_nmse;                        /* [L][H] before it */
-    double *head_mean, *head_variance;        /* [L][H] of the frozen heads' outputs */
-    double *position_nmse;                    /* [L][P] MSE at that position over the layer's variance */
-    double *position_count;                   /* [P] sequences that reach it */
-    double *head_position_mse;                /* [L][H][P] before the output projection, not divided */
-    /* propagated */
-    double *attention_nmse, *residual_nmse;   /* [L] against the full model's */
-    double *attention_mse, *residual_mse, *attention_variance, *residual_variance; /* [L] */
-    double *attention_mean, *residual_mean;   /* [L] of the full model's */
-    double *attention_position_nmse, *residual_position_nmse; /* [L][P] */
-    /* language model, next token, whole text; NaN when not measured */
-    double perplexity, cross_entropy, full_perplexity, full_cross_entropy, kl, agreement;
-    double *position_kl, *position_cross_entropy, *full_position_cross_entropy; /* [P] (position P-1 of ce: NaN) */
-    /* diagnostics */
-    double *key_concentration, *projection_residual; /* [L][Hkv][P] mean over sequences */
-    double *state_norm;                              /* [L][H][P] mean over sequences */
-    double *effective_rank;                          /* [L][H] of the state after a sequence, mean over sequences */
-    double *gate_quantiles, *beta_quantiles;         /* [L][H][Q] over tokens (and channels); NULL without such a part */
-    double *routing_kept, *routing_lifetime;         /* [L][Hkv][P] branch_log.h; NULL without a cache */
-    double *concentration_edges, *residual_edges;    /* [L][bins + 1] trends.h */
-    double *concentration_trend_nmse, *residual_trend_nmse;   /* [L][bins] */
-    double *concentration_count, *residual_count;    /* [L][bins] */
-    /* bookkeeping */
-    size_t tokens, scored_tokens;
-    double linear_share;       /* share of scored tokens whose context reached the linear state */
-    size_t state_bytes, exact_bytes; /* per sequence at its end, largest over sequences */
+    size_t layers, query_heads, kv_heads, positions, head_dim; /* positions: of the longest sequence */
     bool diverged;
-    char diverged_at[96];      /* "teacher forced, layer 3, head 2, position 17" */
-    double seconds_teacher_forced, seconds_propagated;
+    char diverged_at[96]; /* "teacher forced, layer 3, head 2, position 17" */
+#define ARRAY(member, ...) double *member;
+#define ALIAS(...)
+#define FIGURE(member, ...) double member;
+#define COUNT(member, ...) size_t member;
+#include "harness/measure/measurements.inc"
+#undef ARRAY
+#undef ALIAS
+#undef FIGURE
+#undef COUNT
 } fl_text_result;
 
 void fl_text_result_release(fl_text_result *result);

@@ -4,115 +4,16 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
-
-enum {
-    NEVER = 0,
-    TEACHER_FORCED = 1,
-    PROPAGATED = 2,
-    DIAGNOSTICS = 4,
-    LANGUAGE_MODEL = 8,
-    TRENDS = 16,
-    ALWAYS = 32
-};
-
-/* One array of the result: its axes as letters (L, H, N = Hkv, P, Q, B = bins, E = their edges) and the
- * options that ask for it. */
-typedef struct {
-    size_t offset;
-    const char *axes;
-    int wanted_by;
-} fl_result_array;
-
-#define ARRAY(member, axes, wanted_by)                                                                       \
-    { offsetof(fl_text_result, member), axes, wanted_by }
-
-static const fl_result_array arrays[] = {
-    ARRAY(mse, "L", TEACHER_FORCED),
-    ARRAY(variance, "L", TEACHER_FORCED),
-    ARRAY(nmse, "L", TEACHER_FORCED),
-    ARRAY(cosine, "L", TEACHER_FORCED),
-    ARRAY(mean, "L", TEACHER_FORCED),
-    ARRAY(head_nmse, "LH", TEACHER_FORCED),
-    ARRAY(head_mean, "LH", TEACHER_FORCED),
-    ARRAY(head_variance, "LH", TEACHER_FORCED),
-    ARRAY(position_nmse, "LP", TEACHER_FORCED),
-    ARRAY(head_position_mse, "LHP", TEACHER_FORCED),
-    ARRAY(position_count, "P", ALWAYS),
-    ARRAY(attention_nmse, "L", PROPAGATED),
-    ARRAY(residual_nmse, "L", PROPAGATED),
-    ARRAY(attention_mse, "L", PROPAGATED),
-    ARRAY(residual_mse, "L", PROPAGATED),
-    ARRAY(attention_variance, "L", PROPAGATED),
-    ARRAY(residual_variance, "L", PROPAGATED),
-    ARRAY(attention_mean, "L", PROPAGATED),
-    ARRAY(residual_mean, "L", PROPAGATED),
-    ARRAY(attention_position_nmse, "LP", PROPAGATED),
-    ARRAY(residual_position_nmse, "LP", PROPAGATED),
-    ARRAY(position_kl, "P", LANGUAGE_MODEL),
-    ARRAY(position_cross_entropy, "P", LANGUAGE_MODEL),
-    ARRAY(full_position_cross_entropy, "P", LANGUAGE_MODEL),
-    ARRAY(key_concentration, "LNP", DIAGNOSTICS),
-    ARRAY(projection_residual, "LNP", DIAGNOSTICS),
-    ARRAY(state_norm, "LHP", DIAGNOSTICS),
-    ARRAY(effective_rank, "LH", DIAGNOSTICS),
-    ARRAY(gate_quantiles, "LHQ", DIAGNOSTICS),
-    ARRAY(beta_quantiles, "LHQ", DIAGNOSTICS),
-    ARRAY(routing_kept, "LNP", DIAGNOSTICS),
-    ARRAY(routing_lifetime, "LNP", DIAGNOSTICS),
-    ARRAY(concentration_edges, "LE", TRENDS),
-    ARRAY(concentration_trend_nmse, "LB", TRENDS),
-    ARRAY(concentration_count, "LB", TRENDS),
-    ARRAY(residual_edges, "LE", TRENDS),
-    ARRAY(residual_trend_nmse, "LB", TRENDS),
-    ARRAY(residual_count, "LB", TRENDS),
-};
-
-enum { ARRAYS = sizeof arrays / sizeof arrays[0] };
-
-static int wanted(const fl_text_evaluation_options *options) {
-    return ALWAYS | (options->teacher_forced ? TEACHER_FORCED : NEVER) |
-           (options->propagated ? PROPAGATED : NEVER) | (options->diagnostics ? DIAGNOSTICS : NEVER) |
-           (options->language_model ? LANGUAGE_MODEL : NEVER) |
-           (options->diagnostics && options->teacher_forced ? TRENDS : NEVER);
-}
-
-static double **array_of(fl_text_result *result, const fl_result_array *array) {
-    return (double **)((char *)result + array->offset);
-}
-
-static size_t axis_extent(const fl_text_result *result, char axis) {
-    switch (axis) {
-    case 'L':
-        return result->layers;
-    case 'H':
-        return result->query_heads;
-    case 'N':
-        return result->kv_heads;
-    case 'Q':
-        return FL_GATE_QUANTILES;
-    case 'B':
-        return FL_TREND_BINS;
-    case 'E':
-        return FL_TREND_BINS + 1;
-    default:
-        return result->positions;
-    }
-}
-
-static size_t array_count(const fl_text_result *result, const fl_result_array *array) {
-    size_t count = 1;
-    for (const char *axis = array->axes; *axis != '\0'; axis++) {
-        count *= axis_extent(result, *axis);
-    }
-    return count;
-}
+#include "harness/measure/measurements.h"
 
 fl_status fl_text_result_create(const fl_text_evaluation_options *options, fl_text_result *result,
                                 fl_error *error) {
-    int asked = wanted(options);
-    for (size_t i = 0; i < ARRAYS; i++) {
-        if ((arrays[i].wanted_by & asked) == 0) continue;
-        fl_status status = FL_ALLOCATE(array_of(result, &arrays[i]), array_count(result, &arrays[i]), error);
+    size_t count = 0, shape[4];
+    const fl_measurement *rows = fl_measurements(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].kind != FL_MEASUREMENT_ARRAY || !fl_measurement_wanted(&rows[i], options)) continue;
+        const size_t elements = fl_measurement_shape(&rows[i], result, shape);
+        fl_status status = FL_ALLOCATE(fl_measurement_array(result, &rows[i]), elements, error);
         if (status != FL_OK) {
             fl_text_result_release(result);
             return status;
@@ -122,7 +23,11 @@ fl_status fl_text_result_create(const fl_text_evaluation_options *options, fl_te
 }
 
 void fl_text_result_release(fl_text_result *result) {
-    for (size_t i = 0; i < ARRAYS; i++) fl_memory_free(*array_of(result, &arrays[i]));
+    size_t count = 0;
+    const fl_measurement *rows = fl_measurements(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].kind == FL_MEASUREMENT_ARRAY) fl_memory_free(*fl_measurement_array(result, &rows[i]));
+    }
     memset(result, 0, sizeof *result);
 }
 

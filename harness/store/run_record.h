@@ -1,4 +1,4 @@
-/* Run record: the schema of a run file (results/README.md) as one table, and the writers that follow it. */
+/* Run record: an evaluation in a run file (results/README.md), written and read back by the table of measurements. */
 #ifndef FL_STORE_RUN_RECORD_H
 #define FL_STORE_RUN_RECORD_H
 
@@ -32,14 +32,13 @@ fl_status fl_run_record_write_config(fl_run_file *file, const fl_resolved *resol
  * for is not there. */
 fl_status fl_run_record_write_text_result(fl_run_file *file, const fl_text_result *result, fl_error *error);
 
-/* Reads that back: what is not in the file is NULL (single values NaN); head_dim is 0. The shapes of all
+/* The same run without a part: of each measurement what is kept beside another run's, under `root` ("/baseline/linear_off"). */
+fl_status fl_run_record_write_comparison(fl_run_file *file, const char *root, const fl_text_result *result,
+                                         fl_error *error);
+
+/* Reads the whole result back: what is not in the file is NULL (single values NaN); head_dim is 0. The shapes of all
  * datasets must fit together. */
 fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *out, fl_error *error);
-
-/* The axes of a dataset of /errors, /language_model or /diagnostics as letters, slowest first: L layers, H query
- * heads, N key/value heads, P positions, Q quantiles, E edges, B bins. "" for a single value or a path not known
- * here. */
-const char *fl_run_record_axes(const char *path);
 
 /* One figure more under /timing and /memory. */
 fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,

@@ -1,10 +1,8 @@
 /* Dataset axes: what the axes of a run file's datasets are called (results/README.md). */
-#ifndef FL_ANALYSIS_DATASET_AXES_H
-#define FL_ANALYSIS_DATASET_AXES_H
+#ifndef FL_STORE_DATASET_AXES_H
+#define FL_STORE_DATASET_AXES_H
 
 #include <stddef.h>
-
-#include "harness/base/status.h"
 
 enum { FL_AXES_MOST = 4 };
 
