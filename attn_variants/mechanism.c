@@ -281,14 +281,9 @@ static bool is_left_out(const fl_checkpoint *file, const fl_mechanism_tensor *te
     return true;
 }
 
-static bool is_double(const fl_checkpoint_entry *entry) {
-    return strcmp(entry->type_name, "F64") == 0 && entry->bytes != NULL;
-}
-
-static void check_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *tensor, size_t layer,
+static void check_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *tensor, const char *name,
                          fl_fault_list *faults) {
-    char name[FILE_NAME_BYTES], wanted[96], found[96];
-    file_name(layer, tensor, name);
+    char wanted[96], found[96];
     const fl_checkpoint_entry *entry = fl_checkpoint_lookup(file, name);
     if (entry == NULL) {
         fl_fault_list_add(faults, FL_ERROR_FORMAT, "%s is missing", name);
@@ -298,26 +293,9 @@ static void check_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *t
         shape_text(tensor->rank, tensor->shape, wanted, sizeof wanted);
         shape_text(entry->tensor.rank, entry->tensor.shape, found, sizeof found);
         fl_fault_list_add(faults, FL_ERROR_FORMAT, "%s has shape %s, expected %s", name, found, wanted);
-    } else if (!entry->readable && !is_double(entry)) {
+    } else if (!fl_checkpoint_entry_is_float(entry)) {
         fl_fault_list_add(faults, FL_ERROR_UNSUPPORTED, "%s has type %s, expected a float type", name,
                           entry->type_name);
-    }
-}
-
-static void read_tensor(const fl_checkpoint *file, const fl_mechanism_tensor *tensor, size_t layer,
-                        float *values) {
-    char name[FILE_NAME_BYTES];
-    file_name(layer, tensor, name);
-    const fl_checkpoint_entry *entry = fl_checkpoint_lookup(file, name);
-    if (!is_double(entry)) {
-        size_t rows = entry->tensor.columns > 0 ? tensor->count / entry->tensor.columns : 0;
-        fl_tensor_widen_rows(&entry->tensor, 0, rows, values);
-        return;
-    }
-    for (size_t i = 0; i < tensor->count; i++) {
-        double value = 0.0;
-        memcpy(&value, entry->bytes + i * sizeof value, sizeof value);
-        values[i] = (float)value;
     }
 }
 
@@ -346,7 +324,9 @@ static fl_status read_layers(const fl_mechanism *mechanism, const fl_checkpoint 
                 memcpy(fresh[layer] + tensor->offset, mechanism->layer[layer] + tensor->offset,
                        tensor->count * sizeof(float));
             } else {
-                read_tensor(file, tensor, layer, fresh[layer] + tensor->offset);
+                char name[FILE_NAME_BYTES];
+                file_name(layer, tensor, name);
+                fl_checkpoint_entry_floats(fl_checkpoint_lookup(file, name), fresh[layer] + tensor->offset);
             }
         }
         check_values(mechanism, fresh[layer], layer, faults);
@@ -376,7 +356,9 @@ fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error 
         if (mechanism->layer[layer] == NULL) continue;
         for (size_t i = 0; i < mechanism->tensor_count; i++) {
             if (is_left_out(file, &mechanism->tensors[i])) continue;
-            check_tensor(file, &mechanism->tensors[i], layer, faults);
+            char name[FILE_NAME_BYTES];
+            file_name(layer, &mechanism->tensors[i], name);
+            check_tensor(file, &mechanism->tensors[i], name, faults);
         }
     }
     for (size_t i = 0; i < fl_checkpoint_count(file); i++) {
@@ -401,6 +383,29 @@ done:
     fl_memory_free(faults);
     fl_checkpoint_close(file);
     return status;
+}
+
+fl_status fl_mechanism_take(fl_mechanism *mechanism, size_t layer, const fl_checkpoint *file,
+                            const char *prefix, fl_error *error) {
+    fl_fault_list faults = {0};
+    size_t prefix_bytes = strlen(prefix);
+    for (size_t i = 0; i < fl_checkpoint_count(file); i++) {
+        const fl_checkpoint_entry *entry = fl_checkpoint_entry_at(file, i);
+        const char *name = entry->tensor.name;
+        if (strncmp(name, prefix, prefix_bytes) != 0) continue;
+        const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(mechanism, name + prefix_bytes);
+        if (tensor == NULL) {
+            fl_fault_list_add(&faults, FL_ERROR_FORMAT, "%s is not a parameter of rule %s with these options",
+                              name, mechanism->variant->rule->name);
+        } else {
+            size_t before = faults.count;
+            check_tensor(file, tensor, name, &faults);
+            if (faults.count == before)
+                fl_checkpoint_entry_floats(entry, mechanism->layer[layer] + tensor->offset);
+        }
+    }
+    check_values(mechanism, mechanism->layer[layer], layer, &faults);
+    return fl_fault_list_result(&faults, fl_checkpoint_file_path(file, 0), error);
 }
 
 static size_t linearised_layers(const fl_mechanism *mechanism) {

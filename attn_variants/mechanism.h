@@ -21,6 +21,7 @@
 #include "harness/base/hash.h"
 #include "harness/base/shapes.h"
 #include "harness/base/status.h"
+#include "harness/model/checkpoint.h"
 
 enum { FL_MECHANISM_MAX_TENSORS = 32 };
 
@@ -58,6 +59,10 @@ void fl_mechanism_destroy(fl_mechanism *mechanism);
 /* Every tensor must be there with its shape and nothing else may be; all faults are listed at once. A file without any LoRA
  * tensor may be loaded into a mechanism with LoRA, which then starts as initialised: so adapters follow a fit without them. */
 fl_status fl_mechanism_load(fl_mechanism *mechanism, const char *path, fl_error *error);
+/* The tensors of one layer that a file holds as `prefix` and the tensor's name ("p.gate.w1"); what it lacks stays as it is.
+ * A name behind the prefix that is no parameter, or one of another shape, is an error; the layer is then half taken. */
+fl_status fl_mechanism_take(fl_mechanism *mechanism, size_t layer, const fl_checkpoint *file, const char *prefix,
+                            fl_error *error);
 fl_status fl_mechanism_save(const fl_mechanism *mechanism, const char *path, fl_error *error);
 
 /* Pointer to a tensor of a layer by name ("gate.w1"), or NULL when this variant has none. */

@@ -186,3 +186,17 @@ const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *ke
     *key_dim = mixer->plan.key_dim;
     return mixer->state;
 }
+
+size_t fl_mixer_state_floats(const fl_mixer *mixer) {
+    return mixer->plan.linear ? mixer->plan.state_floats : 0;
+}
+
+const float *fl_mixer_state_block(const fl_mixer *mixer) {
+    return mixer->plan.linear ? mixer->state : NULL;
+}
+
+void fl_mixer_begin(fl_mixer *mixer, const float *initial_state) {
+    if (initial_state == NULL || !mixer->plan.linear) return;
+    assert(mixer->position == 0);
+    copy_floats(mixer->state, initial_state, mixer->plan.shape.query_heads * mixer->plan.state_floats);
+}

@@ -45,6 +45,8 @@ typedef struct fl_mixer_call {
     float *gate;         /* [T][H][1 or D] every token's gate as the rule sees it (log a for most), when the rule takes one */
     float *beta;         /* [T][H] likewise */
     fl_exact_share *exact; /* of exactly these tokens */
+    const float *initial_state; /* as fl_mixer_state_floats says: instead of the rule's own, which is zeros for most. Of a fresh
+                            * mixer's first call only; constant for the backward pass */
     fl_recurrence_mode mode; /* for tests; FL_RECURRENCE_AUTO otherwise */
 } fl_mixer_call;
 
@@ -67,6 +69,10 @@ size_t fl_mixer_state_bytes(const fl_mixer *mixer);
 size_t fl_mixer_exact_bytes(const fl_mixer *mixer);
 /* [H][Dv][Dk], for logs and tests; NULL for rules without a state. */
 const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim);
+/* Floats of a head's state: Dv x Dk (Dv with the normaliser's channel), or what the rule's own step keeps; 0 without a state. */
+size_t fl_mixer_state_floats(const fl_mixer *mixer);
+/* [H][fl_mixer_state_floats], of any rule; NULL without a state. */
+const float *fl_mixer_state_block(const fl_mixer *mixer);
 /* Number of tokens the state has received so far (of KV head 0), for the "context reached the state" share. */
 size_t fl_mixer_tokens_written(const fl_mixer *mixer);
 

@@ -305,6 +305,7 @@ static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const
                             .key = call->key + at * key_row,
                             .value = call->value + at * key_row,
                             .input = call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
+                            .initial_state = call->initial_state,
                             .output = call->output == NULL ? NULL : call->output + at * query_row,
                             .wants_norm = plan->linear && call->state_norm != NULL,
                             .exact_known = call->exact != NULL && call->exact->filled,
@@ -328,6 +329,7 @@ static void use_share(const fl_mixer_plan *plan, const fl_exact_share *share, si
 }
 
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
+    fl_mixer_begin(mixer, call->initial_state);
     if (call->tokens == 0) return FL_OK;
     fl_mixer_scratch scratch;
     bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
@@ -361,6 +363,7 @@ size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
                           fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);
+    fl_mixer_begin(mixer, call->initial_state);
     size_t bytes = scratch_plan(&mixer->plan, call->tokens, false, scratch);
     FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, lent, error));
     scratch_place(&mixer->plan, scratch, lent->memory);

@@ -110,7 +110,11 @@ static void copy_state(const fl_mixer_plan *plan, float *to, const float *from) 
 /* The states at the start of every segment. */
 static void find_starts(const fl_own_backward *work, size_t head, float *starts) {
     const fl_mixer_plan *plan = &work->block->mixer->plan;
-    fl_mixer_initial_state(plan, head, starts);
+    const float *given = work->block->initial_state;
+    if (given == NULL)
+        fl_mixer_initial_state(plan, head, starts);
+    else
+        copy_state(plan, starts, given + head * plan->state_floats);
     for (size_t i = 1; i < work->segments; i++) {
         float *state = starts + i * plan->state_floats;
         copy_state(plan, state, state - plan->state_floats);

@@ -36,7 +36,9 @@ typedef struct fl_mixer_plan {
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism, size_t layer);
 /* A rule's input without a token. */
 fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head);
-/* A head's state before the first token. */
+/* Starts a fresh timeline from a call's initial state, when it gives one. */
+void fl_mixer_begin(fl_mixer *mixer, const float *initial_state /* [H][state_floats] or NULL */);
+/* A head's state before the first token, where a call gives none. */
 void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state /* [state_floats] */);
 
 struct fl_mixer {
@@ -71,6 +73,7 @@ typedef struct fl_mixer_block {
     const fl_mixer_scratch *scratch;
     size_t tokens, first;       /* T, position of the first */
     const float *query, *key, *value, *input;
+    const float *initial_state; /* of the call */
     float *output;
     bool wants_norm;
     bool exact_known;           /* scratch->exact and log_sum_exp are filled already */

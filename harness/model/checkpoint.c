@@ -249,6 +249,29 @@ fl_status fl_checkpoint_find(const fl_checkpoint *checkpoint, const char *name, 
     return FL_OK;
 }
 
+static bool is_double(const fl_checkpoint_entry *entry) {
+    return strcmp(entry->type_name, "F64") == 0 && entry->bytes != NULL;
+}
+
+bool fl_checkpoint_entry_is_float(const fl_checkpoint_entry *entry) {
+    return entry->readable || is_double(entry);
+}
+
+void fl_checkpoint_entry_floats(const fl_checkpoint_entry *entry, float *out) {
+    const fl_tensor *tensor = &entry->tensor;
+    size_t count = 1;
+    for (size_t i = 0; i < tensor->rank; i++) count *= tensor->shape[i];
+    if (!is_double(entry)) {
+        fl_tensor_widen_rows(tensor, 0, tensor->columns > 0 ? count / tensor->columns : 0, out);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        double value = 0.0;
+        memcpy(&value, entry->bytes + i * sizeof value, sizeof value);
+        out[i] = (float)value;
+    }
+}
+
 fl_status fl_checkpoint_hash(const fl_checkpoint *checkpoint, fl_hash *out, fl_error *error) {
     fl_hash_stream *stream = NULL;
     FL_TRY(fl_hash_stream_create(&stream, error));

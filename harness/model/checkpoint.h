@@ -58,6 +58,11 @@ const fl_checkpoint_entry *fl_checkpoint_lookup(const fl_checkpoint *checkpoint,
 fl_status fl_checkpoint_find(const fl_checkpoint *checkpoint, const char *name, fl_tensor *out,
                              fl_error *error);
 
+/* Whether an entry holds plain or quantised floats, F64 included, and all of its elements as float32 (F64 rounded). For
+ * parameters and inputs that are read whole; weights are widened row by row. */
+bool fl_checkpoint_entry_is_float(const fl_checkpoint_entry *entry);
+void fl_checkpoint_entry_floats(const fl_checkpoint_entry *entry, float *out /* [elements] */);
+
 /* Hash over all mapped files, in order, read afresh. */
 fl_status fl_checkpoint_hash(const fl_checkpoint *checkpoint, fl_hash *out, fl_error *error);
 
