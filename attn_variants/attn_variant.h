@@ -28,6 +28,7 @@
 enum {
     FL_RULE_ABI = 1,
     FL_RULE_MAX_PARAMETERS = 8,
+    FL_RULE_MAX_FACTORS = 4,
     FL_RULE_MAX_MICRO_STEPS = 8,
     FL_RULE_MAX_HEAD_DIM = 512 /* so that `prepare` may keep a head's vectors on the stack */
 };
@@ -49,6 +50,7 @@ typedef struct fl_rule_input {
     const float *query, *key, *value; /* [D], after RoPE and short convolution, not yet normalised */
     const float *gate;         /* [1] or [D] after the declared activation; NULL when the rule takes none */
     float beta;                /* after the declared activation; 0 when the rule takes none */
+    const float *factors[FL_RULE_MAX_FACTORS]; /* [width] each, activated, in the order of fl_rule.factors; NULL: not in use */
     const void *options;       /* the rule's own option struct */
     const float *const *parameters; /* this layer's tensors in the order of fl_rule.parameters, whole ([all heads]) */
 } fl_rule_input;
@@ -63,6 +65,8 @@ typedef struct fl_rule_output {
     float *erase_strength;  /* [1] */
     float *erase_read, *erase_write; /* [Dk] */
     float *write;           /* [1] */
+    float *bonus;           /* [D] with fl_rule.bonus, else NULL */
+    float *factors[FL_RULE_MAX_FACTORS]; /* of rules with a step of their own, which are handed them when they write */
 } fl_rule_output;
 
 /* Same members as fl_rule_output, holding dLoss/d(output). */
@@ -73,6 +77,7 @@ typedef struct fl_rule_input_gradient {
     float *query, *key, *value; /* [D] */
     float *gate;                /* [1] or [D], with respect to the activated gate as handed in; NULL when none */
     float *beta;                /* [1]; NULL when none */
+    float *factors[FL_RULE_MAX_FACTORS]; /* [width], with respect to the activated factors; NULL: not in use */
     float *const *parameters;   /* as in fl_rule_input; NULL when not wanted */
 } fl_rule_input_gradient;
 
@@ -84,7 +89,20 @@ typedef struct fl_rule_parameter {
     const char *axes;  /* e.g. "HDD" */
     const char *init;  /* "uniform_fan_in", "normal", "identity" (last two axes), or a decimal number */
     const char *help;
+    bool (*used)(const void *options); /* NULL: always. Where it is not, prepare is handed NULL */
 } fl_rule_parameter;
+
+/* A number, or several, that every token projects from the block's input as it does gates and betas, per query head:
+ * activation(h W + bias), or activation((h W1) W2 + bias) where it is wide. Trainable tensors <name>.weight [E][H*width], or
+ * <name>.w1 [E][rank] and <name>.w2 [rank][H*width], and <name>.bias [H*width]; rank is `variant.factors.rank`. */
+typedef struct fl_rule_factor {
+    const char *name;
+    const char *axes;  /* of a head: "1", "D", "M" or "MD" (M micro steps, D head dimension) */
+    fl_gate_activation activation;
+    double bias;       /* initial */
+    const char *help;
+    bool (*used)(const void *options); /* NULL: always */
+} fl_rule_factor;
 
 typedef struct fl_rule {
     int abi;              /* FL_RULE_ABI */
@@ -92,11 +110,14 @@ typedef struct fl_rule {
     const char *summary;  /* one line */
     const char *equation; /* plain text, in the letters of recurrence.h */
     const char *source;   /* paper, arXiv id */
+    const char *differs;  /* from the published code, and why; NULL: nothing but what the frozen backbone makes of every rule */
 
     fl_gate_kind gate;
     fl_gate_activation gate_activation;
+    bool gate_bounded;    /* a channel gate has tanh between its two factors */
     bool beta;
     fl_gate_activation beta_activation;
+    bool beta_may_reflect; /* variant.beta.maximum up to 2 makes sense: an erase along a unit key */
     double default_gate_bias, default_beta_bias; /* the paper's 1 and -1 unless the rule's source says otherwise */
     fl_transition transition;
     bool has_write;         /* `prepare` fills write weights (else all 1) */
@@ -108,6 +129,12 @@ typedef struct fl_rule {
     size_t option_count, options_bytes;
     const fl_rule_parameter *parameters;
     size_t parameter_count;
+    const fl_rule_factor *factors;
+    size_t factor_count;
+    /* What a token's read gets of the token itself beside the state: bonus * v, channel by channel. `prepare` fills bonus, or
+     * own.bonus. With a window or a cache, and among the sinks, the current token is or may be exact, and no bonus is added. */
+    bool bonus;
+    bool reads_before; /* without window and cache: a token's read comes before its own decay and write, which then wait one token */
 
     /* All optional. key_dim: Dk from D (default D). micro_steps: default 1. check: refuse shapes or options by name.
      * resolve: the transition when it depends on options. */
@@ -117,6 +144,10 @@ typedef struct fl_rule {
     fl_transition (*resolve)(const void *options);
     /* shared_normaliser when it depends on options (a feature map). */
     bool (*positive)(const void *options);
+    /* Whether a beta is taken, when that depends on options; `beta` is then true. */
+    bool (*takes_beta)(const void *options);
+    /* Whether reads are scaled by D^-1/2 unless variant.scale says otherwise: forms that are as published. NULL: not. */
+    bool (*scaled)(const void *options);
 
     /* Required unless stateless or `own`: */
     void (*prepare)(const fl_rule_input *input, fl_rule_output *output);
@@ -124,8 +155,10 @@ typedef struct fl_rule {
                              fl_rule_input_gradient *out);
 
     /* A rule that does not fit the recurrence: flat state per head, one step = the definition. A write has no query; a
-     * read has the query only, and reads 0 from the initial state. Such rules run a token at a time. */
+     * read has the query only, and reads 0 from the initial state. Such rules run a token at a time. A rule may have both this
+     * and `prepare`: `used` then says which one its options choose. */
     struct {
+        bool (*used)(const void *options); /* NULL: always, when there are hooks */
         size_t (*state_floats)(size_t head_dim, const void *options);
         void (*init)(const fl_rule_input *input, float *state); /* NULL: zeros */
         /* write and read are separate so that the window can delay the write; a null write is no call at all */
@@ -138,6 +171,9 @@ typedef struct fl_rule {
                                fl_rule_input_gradient *out);
         void (*read_backward)(const fl_rule_input *token, const float *state, const float *gradient_output /* [D] */,
                               float *gradient_state, fl_rule_input_gradient *out);
+        /* With fl_rule.bonus: the token's own, and what it adds to *out (whose members are filled already). */
+        void (*bonus)(const fl_rule_input *token, float *bonus /* [D] */);
+        void (*bonus_backward)(const fl_rule_input *token, const float *gradient_bonus, fl_rule_input_gradient *out);
     } own;
 } fl_rule;
 
@@ -153,6 +189,11 @@ fl_status fl_rule_registry_check(fl_error *error);
 size_t fl_rule_key_dim(const fl_rule *rule, size_t head_dim, const void *options);
 size_t fl_rule_micro_steps(const fl_rule *rule, const void *options);
 bool fl_rule_positive(const fl_rule *rule, const void *options);
+bool fl_rule_is_own(const fl_rule *rule, const void *options);
+bool fl_rule_takes_beta(const fl_rule *rule, const void *options);
+/* Floats a head of factor `index`; 0 where it is not in use. */
+size_t fl_rule_factor_width(const fl_rule *rule, size_t index, size_t head_dim, const void *options);
+bool fl_rule_parameter_used(const fl_rule *rule, size_t index, const void *options);
 
 /* Shared pieces of prepare functions. unit: y = x / max(||x||, 1e-12), returns ||x||. unit_backward: gx from gy. */
 float fl_rule_unit(size_t n, const float *x, float *y);
@@ -162,7 +203,11 @@ void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, fl
 void fl_rule_unit_inputs(const fl_rule_input *input, fl_rule_output *output);
 void fl_rule_unit_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
                                   fl_rule_input_gradient *out);
-/* The same with raw query and key. */
+/* own.read and own.read_backward of a state [D][D] read as it is: y = S q with the query as given. */
+void fl_rule_read_matrix(const fl_rule_input *token, const float *state, float *output);
+void fl_rule_read_matrix_backward(const fl_rule_input *token, const float *state, const float *gradient_output,
+                                  float *gradient_state, fl_rule_input_gradient *out);
+/* The same as unit_inputs with raw query and key. */
 void fl_rule_raw_inputs(const fl_rule_input *input, fl_rule_output *output);
 void fl_rule_raw_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
                                  fl_rule_input_gradient *out);

@@ -20,6 +20,7 @@ const fl_rule fl_rule_delta = {
     .source = "Schlag et al. 2021, arXiv 2102.11174; Yang et al. 2024, arXiv 2406.06484",
     .beta = true,
     .beta_activation = FL_ACTIVATE_SIGMOID,
+    .beta_may_reflect = true,
     .default_beta_bias = -1.0,
     .transition = {FL_DECAY_NONE, FL_ERASE_KEY},
     .has_write = true,

@@ -5,7 +5,7 @@
 
 typedef struct delta_product_options {
     size_t householder_steps;
-    bool negative_eigenvalues;
+    bool negative_eigenvalues, fixed;
 } delta_product_options;
 
 static const fl_option options[] = {
@@ -21,65 +21,131 @@ static const fl_option options[] = {
      .offset = offsetof(delta_product_options, negative_eigenvalues),
      .default_text = "true",
      .help = "beta in (0, 2): a step may reflect, not only erase"},
+    {.key = "static",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(delta_product_options, fixed),
+     .default_text = "false",
+     .help = "no projections: every step scales the channels of k and v, and all share one beta"},
 };
 
-enum { KEY_SCALE = 0, VALUE_SCALE };
-
-/* The frozen backbone has one k and v a token where the source projects n_h of them: each micro step scales
- * their channels. */
-static const fl_rule_parameter parameters[] = {
-    {"delta_product.key_scale", "HMD", "1", "channel scales of every micro step's key, before unit length"},
-    {"delta_product.value_scale", "HMD", "1", "channel scales of every micro step's value"},
-};
-
-static size_t micro_steps(const void *chosen) {
-    return ((const delta_product_options *)chosen)->householder_steps;
+static const delta_product_options *chosen(const void *options_of_variant) {
+    return options_of_variant;
 }
 
-static float strength(const fl_rule_input *input) {
-    return ((const delta_product_options *)input->options)->negative_eigenvalues ? 2.0f : 1.0f;
+static bool is_fixed(const void *options_of_variant) {
+    return chosen(options_of_variant)->fixed;
+}
+
+static bool is_projected(const void *options_of_variant) {
+    return !is_fixed(options_of_variant);
+}
+
+static size_t micro_steps(const void *options_of_variant) {
+    return chosen(options_of_variant)->householder_steps;
+}
+
+enum { KEY = 0, VALUE, BETA };
+
+static const fl_rule_parameter parameters[] = {
+    {.name = "delta_product.key_scale",
+     .axes = "HMD",
+     .init = "1",
+     .help = "channel scales of every micro step's key, before unit length",
+     .used = is_fixed},
+    {.name = "delta_product.value_scale",
+     .axes = "HMD",
+     .init = "1",
+     .help = "channel scales of every micro step's value",
+     .used = is_fixed},
+};
+
+/* The source projects every step's k, v and beta; the frozen backbone has one k and v a token, to which each
+ * step adds what it projects itself. */
+static const fl_rule_factor factors[] = {
+    {.name = "delta_product.key",
+     .axes = "MD",
+     .activation = FL_ACTIVATE_RAW,
+     .help = "added to every micro step's key, before unit length",
+     .used = is_projected},
+    {.name = "delta_product.value",
+     .axes = "MD",
+     .activation = FL_ACTIVATE_RAW,
+     .help = "added to every micro step's value",
+     .used = is_projected},
+    {.name = "delta_product.beta",
+     .axes = "M",
+     .activation = FL_ACTIVATE_SIGMOID,
+     .bias = -1.0,
+     .help = "beta of every micro step",
+     .used = is_projected},
+};
+
+static float strength(const fl_rule_input *input, size_t step) {
+    float beta = input->factors[BETA] != NULL ? input->factors[BETA][step] : input->beta;
+    return chosen(input->options)->negative_eigenvalues ? 2.0f * beta : beta;
+}
+
+/* What a micro step makes of the token's key or value. */
+static void of_step(const fl_rule_input *input, int which, size_t step, const float *from, float *to) {
+    size_t n = input->head_dim, steps = micro_steps(input->options);
+    if (input->factors[which] != NULL) {
+        for (size_t i = 0; i < n; i++) to[i] = from[i] + input->factors[which][step * n + i];
+    } else {
+        const float *scale = input->parameters[which] + (input->head * steps + step) * n;
+        for (size_t i = 0; i < n; i++) to[i] = from[i] * scale[i];
+    }
 }
 
 static void prepare(const fl_rule_input *input, fl_rule_output *output) {
     size_t n = input->head_dim, steps = micro_steps(input->options);
     fl_rule_unit(n, input->query, output->query);
     for (size_t step = 0; step < steps; step++) {
-        size_t at = (input->head * steps + step) * n;
         float key[FL_RULE_MAX_HEAD_DIM];
-        for (size_t i = 0; i < n; i++) key[i] = input->key[i] * input->parameters[KEY_SCALE][at + i];
+        of_step(input, KEY, step, input->key, key);
         fl_rule_unit(n, key, output->key + step * n);
-        for (size_t i = 0; i < n; i++) {
-            output->value[step * n + i] = input->value[i] * input->parameters[VALUE_SCALE][at + i];
-        }
+        of_step(input, VALUE, step, input->value, output->value + step * n);
         output->log_decay[step] = step == 0 ? input->gate[0] : 0.0f;
-        output->erase_strength[step] = strength(input) * input->beta;
-        output->write[step] = strength(input) * input->beta;
+        output->erase_strength[step] = strength(input, step);
+        output->write[step] = strength(input, step);
+    }
+}
+
+/* Adds to the token's gradient, and to (or over) that of what the step has of its own. */
+static void of_step_backward(const fl_rule_input *input, int which, size_t step, const float *from,
+                             const float *gradient, float *gradient_from, fl_rule_input_gradient *out) {
+    size_t n = input->head_dim, at = (input->head * micro_steps(input->options) + step) * n;
+    if (input->factors[which] != NULL) {
+        for (size_t i = 0; i < n; i++) gradient_from[i] += gradient[i];
+        memcpy(out->factors[which] + step * n, gradient, n * sizeof *gradient);
+        return;
+    }
+    const float *scale = input->parameters[which] + at;
+    for (size_t i = 0; i < n; i++) {
+        gradient_from[i] += gradient[i] * scale[i];
+        if (out->parameters != NULL) out->parameters[which][at + i] += gradient[i] * from[i];
     }
 }
 
 static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
                              fl_rule_input_gradient *out) {
     size_t n = input->head_dim, steps = micro_steps(input->options);
+    float within = chosen(input->options)->negative_eigenvalues ? 2.0f : 1.0f;
     fl_rule_unit_backward(n, input->query, gradient->query, out->query);
     memset(out->key, 0, n * sizeof(float));
     memset(out->value, 0, n * sizeof(float));
     out->gate[0] = gradient->log_decay[0];
-    out->beta[0] = 0.0f;
+    if (out->beta != NULL) out->beta[0] = 0.0f;
     for (size_t step = 0; step < steps; step++) {
-        size_t at = (input->head * steps + step) * n;
-        const float *key_scale = input->parameters[KEY_SCALE] + at,
-                    *value_scale = input->parameters[VALUE_SCALE] + at;
         float key[FL_RULE_MAX_HEAD_DIM], gradient_key[FL_RULE_MAX_HEAD_DIM];
-        for (size_t i = 0; i < n; i++) key[i] = input->key[i] * key_scale[i];
+        of_step(input, KEY, step, input->key, key);
         fl_rule_unit_backward(n, key, gradient->key + step * n, gradient_key);
-        for (size_t i = 0; i < n; i++) {
-            out->key[i] += gradient_key[i] * key_scale[i];
-            out->value[i] += gradient->value[step * n + i] * value_scale[i];
-            if (out->parameters == NULL) continue;
-            out->parameters[KEY_SCALE][at + i] += gradient_key[i] * input->key[i];
-            out->parameters[VALUE_SCALE][at + i] += gradient->value[step * n + i] * input->value[i];
-        }
-        out->beta[0] += strength(input) * (gradient->erase_strength[step] + gradient->write[step]);
+        of_step_backward(input, KEY, step, input->key, gradient_key, out->key, out);
+        of_step_backward(input, VALUE, step, input->value, gradient->value + step * n, out->value, out);
+        float of_beta = within * (gradient->erase_strength[step] + gradient->write[step]);
+        if (input->factors[BETA] != NULL)
+            out->factors[BETA][step] = of_beta;
+        else
+            out->beta[0] += of_beta;
     }
 }
 
@@ -87,11 +153,16 @@ const fl_rule fl_rule_delta_product = {
     .abi = FL_RULE_ABI,
     .name = "delta_product",
     .summary = "several delta steps a token behind one decay, beta up to 2",
-    .equation = "S = g S;  n_h times: S = S (I - b k_i k_i^T) + b v_i k_i^T;  y = S q",
+    .equation = "S = g S;  n_h times: S = S (I - b_i k_i k_i^T) + b_i v_i k_i^T;  y = S q",
     .source = "Siems et al. 2025, arXiv 2502.10297",
+    .differs = "k_i = unit(k + h Uk_i), v_i = v + h Uv_i with projections of low rank (factors.rank): the "
+               "frozen k and v stay "
+               "in every step, where the published layer projects each from nothing; static: true is the "
+               "form without.",
     .gate = FL_GATE_SCALAR,
     .gate_activation = FL_ACTIVATE_LOG_SIGMOID,
     .beta = true,
+    .takes_beta = is_fixed,
     .beta_activation = FL_ACTIVATE_SIGMOID,
     .default_gate_bias = 1.0,
     .default_beta_bias = -1.0,
@@ -102,6 +173,8 @@ const fl_rule fl_rule_delta_product = {
     .options_bytes = sizeof(delta_product_options),
     .parameters = parameters,
     .parameter_count = sizeof parameters / sizeof parameters[0],
+    .factors = factors,
+    .factor_count = sizeof factors / sizeof factors[0],
     .micro_steps = micro_steps,
     .prepare = prepare,
     .prepare_backward = prepare_backward,

@@ -6,8 +6,11 @@
 enum { QUERY_MAP = 0, KEY_MAP };
 
 static const fl_rule_parameter parameters[] = {
-    {"hedgehog.query", "HDD", "identity", "W of the queries, [in][out] of every head"},
-    {"hedgehog.key", "HDD", "identity", "W of the keys"},
+    {.name = "hedgehog.query",
+     .axes = "HDD",
+     .init = "identity",
+     .help = "W of the queries, [in][out] of every head"},
+    {.name = "hedgehog.key", .axes = "HDD", .init = "identity", .help = "W of the keys"},
 };
 
 static size_t key_dim(size_t head_dim, const void *options) {

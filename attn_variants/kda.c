@@ -26,6 +26,7 @@ const fl_rule fl_rule_kda = {
     .gate_activation = FL_ACTIVATE_LOG_SIGMOID,
     .beta = true,
     .beta_activation = FL_ACTIVATE_SIGMOID,
+    .beta_may_reflect = true,
     .default_gate_bias = 1.0,
     .default_beta_bias = -1.0,
     .transition = {FL_DECAY_CHANNEL, FL_ERASE_KEY},

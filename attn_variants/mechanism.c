@@ -65,9 +65,32 @@ static void add_gates(fl_table_builder *builder) {
         add_tensor(builder, "gate.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
         add_number(builder, "gate.bias", heads, variant->gate_bias);
     }
-    if (variant->rule->beta && variant->beta_source == FL_GATE_PROJECTED) {
+    if (variant->rule->gate != FL_GATE_NONE && variant->gate_source == FL_GATE_PROJECTED &&
+        variant->gate_form == FL_GATE_SOFTPLUS)
+        add_tensor(builder, "gate.a_log", 1, &heads, "0", 1);
+    if (variant->takes_beta && variant->beta_source == FL_GATE_PROJECTED) {
         add_tensor(builder, "beta.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
         add_number(builder, "beta.bias", heads, variant->beta_bias);
+    }
+}
+
+static void add_factors(fl_table_builder *builder) {
+    const fl_variant *variant = builder->mechanism->variant;
+    const fl_rule *rule = variant->rule;
+    const fl_attention_shape *shape = &builder->mechanism->shape;
+    for (size_t i = 0; i < rule->factor_count; i++) {
+        size_t width = fl_rule_factor_width(rule, i, shape->head_dim, variant->rule_options);
+        size_t columns = shape->query_heads * width, rank = variant->factor_rank;
+        bool wide = strcmp(rule->factors[i].axes, "1") != 0 && strcmp(rule->factors[i].axes, "M") != 0;
+        char name[sizeof builder->mechanism->tensors[0].name];
+        if (width == 0) continue;
+        snprintf(name, sizeof name, "%s.%s", rule->factors[i].name, wide ? "w1" : "weight");
+        add_tensor(builder, name, 2, (size_t[]){shape->model_dim, wide ? rank : columns}, "uniform_fan_in",
+                   shape->model_dim);
+        snprintf(name, sizeof name, "%s.w2", rule->factors[i].name);
+        if (wide) add_tensor(builder, name, 2, (size_t[]){rank, columns}, "uniform_fan_in", rank);
+        snprintf(name, sizeof name, "%s.bias", rule->factors[i].name);
+        add_number(builder, name, columns, rule->factors[i].bias);
     }
 }
 
@@ -126,6 +149,7 @@ static void add_rule_parameters(fl_table_builder *builder) {
     const fl_rule *rule = builder->mechanism->variant->rule;
     for (size_t i = 0; i < rule->parameter_count; i++) {
         const fl_rule_parameter *parameter = &rule->parameters[i];
+        if (!fl_rule_parameter_used(rule, i, builder->mechanism->variant->rule_options)) continue;
         size_t rank = strlen(parameter->axes);
         size_t shape[3] = {1, 1, 1};
         for (size_t axis = 0; axis < rank; axis++) {
@@ -145,6 +169,7 @@ static void build_table(fl_table_builder *builder) {
                    FL_MERGE_WINDOW_FACTOR);
     }
     add_rule_parameters(builder);
+    add_factors(builder);
     add_lora(builder);
 }
 

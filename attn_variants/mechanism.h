@@ -3,10 +3,11 @@
  * Per linearised layer i, named as in the file (safetensors, F32, [in][out]):
  *   layers.<i>.gate.w1 [E][rank], gate.w2 [rank][H*D], gate.bias [H*D]     channel gates (gla, kgla, kda)
  *   layers.<i>.gate.weight [E][H], gate.bias [H]                           scalar gates (gated, decay, gated_delta)
+ *   layers.<i>.gate.a_log [H]                                              with `gate: {form: softplus}`
  *   layers.<i>.beta.weight [E][H], beta.bias [H]
  *   layers.<i>.conv.{q,k,v}.weight [H*D][kernel], conv.{q,k,v}.bias [H*D]
  *   layers.<i>.lora.{q,k,v,o}.a [in][rank], lora.{q,k,v,o}.b [rank][out]   with `lora`; b starts at 0
- *   and whatever the rule declares (fl_rule.parameters), under layers.<i>.<name>.
+ *   and whatever the rule declares (fl_rule.parameters and .factors), under layers.<i>.<name>.
  * Initialisation: the paper's (gate bias 1, beta bias -1, the rest uniform +-1/sqrt(fan_in) as torch.nn.Linear), seeded per
  * layer and tensor, so that adding a tensor or a layer never shifts another's numbers.
  *

@@ -3,12 +3,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "attn_variants/mixer_gates.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
-
-static size_t gate_width(const fl_rule *rule, size_t head_dim) {
-    return rule->gate == FL_GATE_NONE ? 0 : rule->gate == FL_GATE_SCALAR ? 1 : head_dim;
-}
 
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism,
                         size_t layer) {
@@ -23,23 +20,27 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
                             .shape = *shape,
                             .group = shape->query_heads / shape->kv_heads,
                             .linear = fl_variant_has_linear(variant),
-                            .own = rule->own.write != NULL,
+                            .own = fl_rule_is_own(rule, variant->rule_options),
                             .exact = fl_variant_has_exact_set(variant),
-                            .route = variant->route,
-                            .gate_width = gate_width(rule, shape->head_dim)};
+                            .route = variant->route};
+    bool waits = rule->reads_before && variant->window == 0 && variant->cache_budget == 0;
+    plan->delay = waits ? 1 : variant->window;
     /* Without a state every read is 0, so what self_recall measures is the value's length. */
     if (!plan->linear && plan->route == FL_ROUTE_SELF_RECALL) plan->route = FL_ROUTE_VALUE_NORM;
     if (!plan->linear) return;
+    fl_mixer_projections_find(plan);
     plan->micro_steps = plan->own ? 1 : fl_rule_micro_steps(rule, variant->rule_options);
     plan->key_dim =
         plan->own ? shape->head_dim : fl_rule_key_dim(rule, shape->head_dim, variant->rule_options);
     plan->value_dim = shape->head_dim + (variant->normaliser ? 1 : 0);
     plan->state_floats = plan->own ? rule->own.state_floats(shape->head_dim, variant->rule_options)
                                    : plan->value_dim * plan->key_dim;
-    plan->layout = fl_write_layout_of(rule, variant->transition, shape->query_heads, plan->micro_steps,
-                                      plan->key_dim, plan->value_dim);
+    plan->layout = fl_write_layout_of(rule, variant, shape->query_heads, plan->micro_steps, plan->key_dim,
+                                      plan->value_dim);
     for (size_t i = 0; i < rule->parameter_count; i++) {
-        plan->parameters[i] = fl_mechanism_find(mechanism, layer, rule->parameters[i].name);
+        plan->parameters[i] = !fl_rule_parameter_used(rule, i, variant->rule_options)
+                                  ? NULL
+                                  : fl_mechanism_find(mechanism, layer, rule->parameters[i].name);
     }
 }
 
@@ -50,7 +51,7 @@ static size_t history_floats(const fl_mixer_plan *plan, size_t which) {
 }
 
 static size_t pending_floats(const fl_mixer_plan *plan) {
-    return plan->linear ? fl_write_rows_floats(&plan->layout, plan->variant->window) : 0;
+    return plan->linear ? fl_write_rows_floats(&plan->layout, plan->delay) : 0;
 }
 
 static size_t cached_floats(const fl_mixer_plan *plan) {
@@ -68,7 +69,7 @@ static fl_status allocate_timeline(fl_mixer *mixer, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&mixer->state, plan->shape.query_heads * plan->state_floats, error));
     FL_TRY(FL_ALLOCATE(&mixer->pending_block, pending_floats(plan), error));
     FL_TRY(FL_ALLOCATE(&mixer->cached_block, cached_floats(plan), error));
-    mixer->pending = fl_write_rows_in(&plan->layout, plan->variant->window, mixer->pending_block);
+    mixer->pending = fl_write_rows_in(&plan->layout, plan->delay, mixer->pending_block);
     if (budget > 0) mixer->cached = fl_write_rows_in(&plan->layout, budget + 1, mixer->cached_block);
     for (size_t i = 0; i < 3; i++) FL_TRY(FL_ALLOCATE(&mixer->history[i], history_floats(plan, i), error));
     return FL_OK;

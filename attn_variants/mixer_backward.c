@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "attn_variants/mixer_gates.h"
 #include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
@@ -18,13 +19,14 @@ typedef struct fl_backward_work {
     float *stream_query;                               /* [H][T*m][Dk] */
     fl_write_rows stream;                              /* by step */
     fl_write_rows nothing;                             /* one zero row */
-    size_t *step_of;    /* [Hkv][T]: the step at which a token is written, FL_POSITION_NONE = never */
-    float *linear[3];   /* [T][H][D] of q, k, v as prepare saw them */
-    float *gate, *beta; /* [T][H][gate_width], [T][H]; activated, then raw */
-    float *gate_low;    /* [T][rank] */
-    float *key_rows, *value_rows; /* layout of the exact set */
-    float *query, *key, *value;   /* [T][H][D], [T][Hkv][D] */
-    float *blocks[2];             /* memory of stream and nothing */
+    size_t *step_of;  /* [Hkv][T]: the step at which a token is written, FL_POSITION_NONE = never */
+    float *linear[3]; /* [T][H][D] of q, k, v as prepare saw them */
+    float *projected[FL_PROJECTIONS]; /* [T][H][width]; with respect to the activated value, then to the raw
+                                         one */
+    float *low;                       /* [T][largest rank] */
+    float *key_rows, *value_rows;     /* layout of the exact set */
+    float *query, *key, *value;       /* [T][H][D], [T][Hkv][D] */
+    float *blocks[2];                 /* memory of stream and nothing */
 } fl_backward_work;
 
 static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
@@ -41,9 +43,9 @@ static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
     for (size_t i = 0; i < 3; i++) {
         FL_TRY(FL_ALLOCATE(&work->linear[i], tokens * heads * plan->shape.head_dim, error));
     }
-    FL_TRY(FL_ALLOCATE(&work->gate, tokens * heads * plan->gate_width, error));
-    FL_TRY(FL_ALLOCATE(&work->gate_low, tokens * plan->variant->gate_rank, error));
-    return FL_ALLOCATE(&work->beta, tokens * heads, error);
+    for (size_t i = 0; i < plan->projection_count; i++)
+        FL_TRY(FL_ALLOCATE(&work->projected[i], tokens * heads * plan->projections[i].width, error));
+    return FL_ALLOCATE(&work->low, tokens * fl_mixer_largest_rank(plan), error);
 }
 
 static fl_status allocate_inputs(fl_backward_work *work, fl_error *error) {
@@ -70,10 +72,10 @@ static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
 static void release_work(fl_backward_work *work) {
     float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log, work->merged_largest,
                        work->stream_query, work->linear[0],    work->linear[1],  work->linear[2],
-                       work->gate,         work->beta,         work->gate_low,   work->key_rows,
-                       work->value_rows,   work->query,        work->key,        work->value,
-                       work->blocks[0],    work->blocks[1]};
+                       work->low,          work->key_rows,     work->value_rows, work->query,
+                       work->key,          work->value,        work->blocks[0],  work->blocks[1]};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_memory_free(pieces[i]);
+    for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_memory_free(work->projected[i]);
     fl_memory_free(work->step_of);
 }
 
@@ -133,7 +135,7 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
 
 /* Linear branch. */
 
-/* Gradients of the rule's own parameters, in its order. */
+/* Gradients of the rule's own parameters, in its order; of those not in use NULL. */
 static void rule_gradients(const fl_backward_work *work, float **out) {
     const fl_rule *rule = work->plan->rule;
     for (size_t i = 0; i < rule->parameter_count; i++) out[i] = gradient_of(work, rule->parameters[i].name);
@@ -188,38 +190,90 @@ static void find_steps(fl_backward_work *work) {
 static void hand_back_inputs(const fl_mixer_plan *plan, const fl_rule_input *input,
                              const fl_rule_output_gradient *gradient, fl_rule_input_gradient *out) {
     fl_rule_raw_inputs_backward(input, gradient, out);
-    if (out->gate != NULL) memcpy(out->gate, gradient->log_decay, plan->gate_width * sizeof(float));
+    if (out->gate != NULL)
+        memcpy(out->gate, gradient->log_decay, plan->projections[FL_PROJECT_GATE].width * sizeof(float));
     if (out->beta != NULL) out->beta[0] = gradient->erase_strength[0];
+    for (size_t i = 0; i < plan->rule->factor_count; i++) {
+        size_t width = plan->projections[FL_PROJECT_FACTORS + i].width;
+        if (width > 0) memcpy(out->factors[i], gradient->factors[i], width * sizeof(float));
+    }
+}
+
+/* dLoss/d(read) of a token. */
+static const float *gradient_read(const fl_backward_work *work, size_t head, size_t token) {
+    size_t row = (head * work->block->tokens + token + 1) * work->plan->micro_steps - 1;
+    return work->merged_read + row * work->plan->value_dim;
+}
+
+/* y = scale (S q + bonus v): dLoss/d(bonus) = scale g v. */
+static void bonus_backward(const fl_backward_work *work, size_t head, size_t token, const float *value,
+                           float *gradient_bonus) {
+    const fl_mixer_plan *plan = work->plan;
+    const float *gradient = gradient_read(work, head, token);
+    float scale = fl_mixer_has_bonus(work->block, token) ? (float)plan->variant->scale : 0.0f;
+    for (size_t i = 0; i < plan->shape.head_dim; i++) gradient_bonus[i] = scale * gradient[i] * value[i];
+}
+
+/* dLoss/dv gets scale bonus g; the bonus that is kept is scaled already. */
+static void add_bonus_value(const fl_backward_work *work, size_t head, size_t token, float *gradient_value) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t at = (token * plan->shape.query_heads + head) * plan->shape.head_dim;
+    const float *gradient = gradient_read(work, head, token), *bonus = work->block->scratch->bonus + at;
+    for (size_t i = 0; i < plan->shape.head_dim; i++) gradient_value[i] += bonus[i] * gradient[i];
+}
+
+static fl_rule_input_gradient input_gradient_of(const fl_backward_work *work, size_t at) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t head_dim = plan->shape.head_dim;
+    float *projected[FL_PROJECTIONS] = {NULL};
+    for (size_t i = 0; i < plan->projection_count; i++) {
+        size_t width = plan->projections[i].width;
+        if (width > 0) projected[i] = work->projected[i] + at * width;
+    }
+    fl_rule_input_gradient out = {.query = work->linear[0] + at * head_dim,
+                                  .key = work->linear[1] + at * head_dim,
+                                  .value = work->linear[2] + at * head_dim,
+                                  .gate = projected[FL_PROJECT_GATE],
+                                  .beta = projected[FL_PROJECT_BETA]};
+    memcpy(out.factors, projected + FL_PROJECT_FACTORS, sizeof out.factors);
+    return out;
+}
+
+static void prepare_backward_token(const fl_backward_work *work, size_t head, size_t token,
+                                   float *const *parameters) {
+    const fl_mixer_plan *plan = work->plan;
+    size_t tokens = work->block->tokens, row = plan->micro_steps * plan->key_dim;
+    size_t step = work->step_of[head / plan->group * tokens + token],
+           at = token * plan->shape.query_heads + head;
+    fl_rule_input input = fl_mixer_rule_input(work->block, head, token);
+    fl_rule_input_gradient out = input_gradient_of(work, at);
+    out.parameters = parameters;
+    fl_rule_output_gradient gradient = step == FL_POSITION_NONE
+                                           ? fl_write_row_output(&plan->layout, &work->nothing, head, 0)
+                                           : fl_write_row_output(&plan->layout, &work->stream, head, step);
+    gradient.query = work->stream_query + (head * tokens + token) * row + row - plan->key_dim;
+    float scale = (float)plan->variant->scale, bonus[FL_RULE_MAX_HEAD_DIM];
+    if (plan->rule->bonus) {
+        bonus_backward(work, head, token, input.value, bonus);
+        gradient.bonus = bonus;
+    }
+    if (plan->own) {
+        hand_back_inputs(plan, &input, &gradient, &out);
+        if (plan->rule->bonus) plan->rule->own.bonus_backward(&input, bonus, &out);
+    } else {
+        for (size_t i = 0; scale != 1.0f && i < plan->key_dim; i++) gradient.query[i] *= scale;
+        plan->rule->prepare_backward(&input, &gradient, &out);
+    }
+    if (plan->rule->bonus) add_bonus_value(work, head, token, out.value);
 }
 
 static void prepare_backward_head(void *context, size_t head, size_t worker) {
     (void)worker;
     const fl_backward_work *work = context;
-    const fl_mixer_plan *plan = work->plan;
-    const fl_rule *rule = plan->rule;
-    size_t tokens = work->block->tokens, heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
-    size_t row = plan->micro_steps * plan->key_dim;
     float *parameters[FL_RULE_MAX_PARAMETERS];
     rule_gradients(work, parameters);
-    for (size_t token = 0; token < tokens; token++) {
-        size_t step = work->step_of[head / plan->group * tokens + token], at = token * heads + head;
-        fl_rule_input input = fl_mixer_rule_input(work->block, head, token);
-        fl_rule_output_gradient gradient =
-            step == FL_POSITION_NONE ? fl_write_row_output(&plan->layout, &work->nothing, head, 0)
-                                     : fl_write_row_output(&plan->layout, &work->stream, head, step);
-        gradient.query = work->stream_query + (head * tokens + token) * row + row - plan->key_dim;
-        fl_rule_input_gradient out = {.query = work->linear[0] + at * head_dim,
-                                      .key = work->linear[1] + at * head_dim,
-                                      .value = work->linear[2] + at * head_dim,
-                                      .gate =
-                                          plan->gate_width > 0 ? work->gate + at * plan->gate_width : NULL,
-                                      .beta = rule->beta ? work->beta + at : NULL,
-                                      .parameters = work->parameters == NULL ? NULL : parameters};
-        if (plan->own)
-            hand_back_inputs(plan, &input, &gradient, &out);
-        else
-            rule->prepare_backward(&input, &gradient, &out);
-    }
+    for (size_t token = 0; token < work->block->tokens; token++)
+        prepare_backward_token(work, head, token, work->parameters == NULL ? NULL : parameters);
 }
 
 /* From the linear branch's q, k, v of every query head to the model's, through the convolution where there is
@@ -256,118 +310,6 @@ static void inputs_backward(fl_backward_work *work) {
     }
 }
 
-/* Gates. */
-
-/* gradient [tokens][columns]: with respect to the activated value, in place to the raw one. */
-typedef struct fl_activation_work {
-    fl_gate_activation activation;
-    size_t columns;
-    const float *activated;
-    float *gradient;
-} fl_activation_work;
-
-enum { ACTIVATION_PIECE = 64 };
-
-/* y = 1 - exp(x) for x <= 0, within 1.1e-7 of itself: a series where the difference would cancel. NaN stays.
- * Loops over local arrays of one length, so that they go into vector registers. */
-static void one_minus_exp(const float *x, float *y) {
-    float series[ACTIVATION_PIECE], power[ACTIVATION_PIECE], at[ACTIVATION_PIECE];
-    memcpy(at, x, sizeof at);
-    fl_vector_exp(ACTIVATION_PIECE, at, power);
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) {
-        float sum = 1.0f + at[i] * (1.0f / 8.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 7.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 6.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 5.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 4.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 3.0f);
-        series[i] = -at[i] * (1.0f + at[i] * sum * (1.0f / 2.0f));
-    }
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = 1.0f - power[i];
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = at[i] > -0.5f ? series[i] : power[i];
-    memcpy(y, power, sizeof power);
-}
-
-/* d log sigmoid(x) / dx = 1 - sigmoid(x). */
-static void log_sigmoid_backward(size_t count, const float *activated, float *gradient) {
-    for (size_t done = 0; done < count; done += ACTIVATION_PIECE) {
-        size_t part = count - done < ACTIVATION_PIECE ? count - done : ACTIVATION_PIECE;
-        float log_sigmoid[ACTIVATION_PIECE] = {0}, slope[ACTIVATION_PIECE];
-        memcpy(log_sigmoid, activated + done, part * sizeof *activated);
-        one_minus_exp(log_sigmoid, slope);
-        for (size_t i = 0; i < part; i++) gradient[done + i] *= slope[i];
-    }
-}
-
-static void activation_backward_token(void *context, size_t token, size_t worker) {
-    (void)worker;
-    const fl_activation_work *work = context;
-    const float *activated = work->activated + token * work->columns;
-    float *gradient = work->gradient + token * work->columns;
-    if (work->activation == FL_ACTIVATE_LOG_SIGMOID) log_sigmoid_backward(work->columns, activated, gradient);
-    for (size_t i = 0; work->activation == FL_ACTIVATE_SIGMOID && i < work->columns; i++) {
-        gradient[i] *= activated[i] * (1.0f - activated[i]);
-    }
-}
-
-static void activation_backward(const fl_backward_work *work, fl_gate_activation activation, size_t columns,
-                                const float *activated, float *gradient) {
-    fl_activation_work rows = {activation, columns, activated, gradient};
-    fl_threads_for(work->plan->compute->threads, work->block->tokens, activation_backward_token, &rows);
-}
-
-static void bias_backward(const fl_backward_work *work, size_t columns, const float *gradient,
-                          const char *name) {
-    float *bias = gradient_of(work, name);
-    for (size_t token = 0; bias != NULL && token < work->block->tokens; token++) {
-        for (size_t i = 0; i < columns; i++) bias[i] += gradient[token * columns + i];
-    }
-}
-
-/* x [T][columns] = input [T][inner] W: adds to W's gradient, and to (or over) the input's when wanted. */
-static void projection_backward(const fl_backward_work *work, size_t columns, size_t inner,
-                                const float *input, const float *gradient, const char *name,
-                                float *gradient_input, bool accumulate) {
-    fl_compute *compute = work->plan->compute;
-    size_t tokens = work->block->tokens;
-    float *weight = gradient_of(work, name);
-    if (weight != NULL) {
-        compute->ops->matmul(compute, true, false, inner, columns, tokens, 1.0f, input, inner, gradient,
-                             columns, 1.0f, weight, columns);
-    }
-    if (gradient_input == NULL) return;
-    compute->ops->matmul(compute, false, true, tokens, inner, columns, 1.0f, gradient, columns,
-                         fl_mechanism_find(work->plan->mechanism, work->plan->layer, name), columns,
-                         accumulate ? 1.0f : 0.0f, gradient_input, inner);
-}
-
-/* gradient_input [T][E] must hold zeros or be NULL. */
-static void gates_backward(fl_backward_work *work, float *gradient_input) {
-    const fl_mixer_plan *plan = work->plan;
-    const fl_mixer_scratch *scratch = work->block->scratch;
-    const float *input = work->block->input;
-    size_t heads = plan->shape.query_heads, model_dim = plan->shape.model_dim;
-    size_t columns = heads * plan->gate_width;
-    if (plan->rule->gate != FL_GATE_NONE && plan->variant->gate_source == FL_GATE_PROJECTED) {
-        activation_backward(work, plan->rule->gate_activation, columns, scratch->gate, work->gate);
-        bias_backward(work, columns, work->gate, "gate.bias");
-        if (plan->rule->gate == FL_GATE_SCALAR) {
-            projection_backward(work, columns, model_dim, input, work->gate, "gate.weight", gradient_input,
-                                true);
-        } else {
-            size_t rank = plan->variant->gate_rank;
-            projection_backward(work, columns, rank, scratch->gate_low, work->gate, "gate.w2", work->gate_low,
-                                false);
-            projection_backward(work, rank, model_dim, input, work->gate_low, "gate.w1", gradient_input,
-                                true);
-        }
-    }
-    if (!plan->rule->beta || plan->variant->beta_source != FL_GATE_PROJECTED) return;
-    activation_backward(work, plan->rule->beta_activation, heads, scratch->beta, work->beta);
-    bias_backward(work, heads, work->beta, "beta.bias");
-    projection_backward(work, heads, model_dim, input, work->beta, "beta.weight", gradient_input, true);
-}
-
 /* Whole. */
 
 static fl_status run_backward(fl_backward_work *work, const float *gradient_output, bool exact_known,
@@ -383,7 +325,7 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     find_steps(work);
     fl_threads_for(plan->compute->threads, plan->shape.query_heads, prepare_backward_head, work);
     inputs_backward(work);
-    gates_backward(work, gradient_input);
+    fl_mixer_projections_backward(work->block, work->projected, work->low, work->parameters, gradient_input);
     return FL_OK;
 }
 
@@ -393,8 +335,10 @@ static void hand_over(float *to, const float *from, size_t count) {
 
 static size_t linear_floats(const fl_mixer_plan *plan, size_t tokens) {
     size_t heads = plan->shape.query_heads, steps = heads * tokens * plan->micro_steps;
+    size_t projected = 0;
+    for (size_t i = 0; i < plan->projection_count; i++) projected += plan->projections[i].width;
     return steps * (plan->value_dim + plan->key_dim) + fl_write_rows_floats(&plan->layout, tokens) +
-           tokens * (heads * (3 * plan->shape.head_dim + plan->gate_width + 1) + plan->variant->gate_rank);
+           tokens * (heads * (3 * plan->shape.head_dim + projected) + fl_mixer_largest_rank(plan));
 }
 
 size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, size_t tokens) {

@@ -30,7 +30,10 @@ static float *carve_floats(fl_carver *carver, size_t count) {
 static size_t floats_per_token(const fl_mixer_plan *plan) {
     size_t heads = plan->shape.query_heads;
     if (!plan->linear) return heads * plan->shape.head_dim;
-    return heads * (5 * plan->shape.head_dim + plan->gate_width + 2 * plan->layout.row_floats +
+    size_t projected = 0;
+    for (size_t i = 0; i < plan->projection_count; i++)
+        projected += i == FL_PROJECT_BETA ? 0 : plan->projections[i].width;
+    return heads * (5 * plan->shape.head_dim + projected + 2 * plan->layout.row_floats +
                     2 * plan->micro_steps * (plan->key_dim + plan->value_dim));
 }
 
@@ -38,9 +41,11 @@ static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, f
     size_t tokens = scratch->block, heads = plan->shape.query_heads, micro = plan->micro_steps;
     size_t channels = heads * plan->shape.head_dim;
     size_t steps = heads * tokens * micro;
-    scratch->gate = carve_floats(carver, tokens * heads * plan->gate_width);
-    scratch->gate_low = carve_floats(carver, tokens * plan->variant->gate_rank);
-    scratch->beta = carve_floats(carver, tokens * heads);
+    for (size_t i = 0; i < plan->projection_count; i++) {
+        scratch->projected[i] = carve_floats(carver, tokens * heads * plan->projections[i].width);
+        scratch->low[i] = carve_floats(carver, tokens * plan->projections[i].rank);
+    }
+    scratch->bonus = plan->rule->bonus ? carve_floats(carver, tokens * channels) : NULL;
     if (plan->variant->conv_kernel > 0) {
         for (size_t i = 0; i < 3; i++) scratch->convolved[i] = carve_floats(carver, tokens * channels);
         scratch->taps = carve_floats(carver, plan->variant->conv_kernel * channels);
@@ -236,6 +241,21 @@ static void log_leaving(const fl_mixer_block *block) {
     }
 }
 
+/* What the reads lack of their own tokens: bonus * v. */
+static void add_bonus(const fl_mixer_block *block) {
+    const fl_mixer_plan *plan = &block->mixer->plan;
+    size_t heads = plan->shape.query_heads, micro = plan->micro_steps;
+    if (!plan->linear || !plan->rule->bonus) return;
+    for (size_t at = 0; at < block->tokens * heads; at++) {
+        size_t token = at / heads, head = at % heads;
+        fl_rule_input input = fl_mixer_rule_input(block, head, token);
+        size_t row = (head * block->tokens + token + 1) * micro - 1;
+        float *read = block->scratch->read + row * plan->value_dim;
+        const float *bonus = block->scratch->bonus + at * plan->shape.head_dim;
+        for (size_t i = 0; i < plan->shape.head_dim; i++) read[i] += bonus[i] * input.value[i];
+    }
+}
+
 /* All of a block but the merge; with the softmax over the exact set and the reads, or without them where
  * routing does not need them. */
 static fl_status compute_block(fl_mixer_block *block, bool exact, bool reads, fl_error *error) {
@@ -250,7 +270,9 @@ static fl_status compute_block(fl_mixer_block *block, bool exact, bool reads, fl
     }
     if (plan->exact && exact) FL_TRY(attend(block, error));
     bool advanced = caches && plan->route == FL_ROUTE_SELF_RECALL;
-    return plan->linear && reads && !advanced ? fl_mixer_advance(block, 0, block->tokens, error) : FL_OK;
+    if (plan->linear && reads && !advanced) FL_TRY(fl_mixer_advance(block, 0, block->tokens, error));
+    if (reads) add_bonus(block);
+    return FL_OK;
 }
 
 static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
@@ -275,12 +297,11 @@ static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, si
             *to = plan->linear ? block->scratch->norm[(head * tokens + step) * micro + micro - 1] : 0.0f;
         }
     }
-    size_t heads = plan->shape.query_heads, gates = heads * plan->gate_width;
-    if (call->gate != NULL && plan->linear && gates > 0) {
-        memcpy(call->gate + at * gates, block->scratch->gate, tokens * gates * sizeof(float));
-    }
-    if (call->beta != NULL && plan->linear && plan->rule->beta) {
-        memcpy(call->beta + at * heads, block->scratch->beta, tokens * heads * sizeof(float));
+    float *const asked[FL_PROJECT_FACTORS] = {call->gate, call->beta};
+    for (size_t i = 0; plan->linear && i < FL_PROJECT_FACTORS; i++) {
+        size_t columns = plan->shape.query_heads * plan->projections[i].width;
+        if (asked[i] != NULL && columns > 0)
+            memcpy(asked[i] + at * columns, block->scratch->projected[i], tokens * columns * sizeof(float));
     }
     for (size_t kv_head = 0; call->written != NULL && kv_head < plan->shape.kv_heads; kv_head++) {
         for (size_t step = 0; step < tokens; step++) {

@@ -18,6 +18,7 @@ static bool writing_at(const fl_mixer_block *block, size_t head, size_t step, fl
     token->value = row.value;
     token->gate = row.log_decay;
     token->beta = row.erase_strength == NULL ? 0.0f : row.erase_strength[0];
+    for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++) token->factors[i] = row.factors[i];
     return true;
 }
 
@@ -51,7 +52,9 @@ static void advance_head(void *context, size_t head, size_t worker) {
         size_t at = head * block->tokens + step;
         write_at(block, head, step, state);
         fl_rule_input token = reading_at(block, head, step);
-        plan->rule->own.read(&token, state, block->scratch->read + at * plan->value_dim);
+        float *read = block->scratch->read + at * plan->value_dim, scale = (float)plan->variant->scale;
+        plan->rule->own.read(&token, state, read);
+        for (size_t i = 0; scale != 1.0f && i < plan->value_dim; i++) read[i] *= scale;
         if (block->wants_norm)
             block->scratch->norm[at] = (float)sqrt(fl_vector_sum_of_squares(plan->state_floats, state));
     }
@@ -91,8 +94,10 @@ static void step_backward(const fl_own_backward *work, size_t head, size_t step,
     fl_rule_input token = reading_at(block, head, step);
     fl_rule_input_gradient out = {.query = gradients->query + at * plan->key_dim,
                                   .parameters = gradients->parameters};
-    plan->rule->own.read_backward(&token, after, gradients->read + at * plan->value_dim, gradient_state,
-                                  &out);
+    float of_read[FL_RULE_MAX_HEAD_DIM], scale = (float)plan->variant->scale;
+    for (size_t i = 0; i < plan->value_dim; i++)
+        of_read[i] = scale * gradients->read[at * plan->value_dim + i];
+    plan->rule->own.read_backward(&token, after, of_read, gradient_state, &out);
     if (!writing_at(block, head, step, &token)) return;
     fl_rule_output row = fl_write_row_output(&plan->layout, gradients->stream, head, step);
     out = (fl_rule_input_gradient){.key = row.key,
@@ -100,6 +105,7 @@ static void step_backward(const fl_own_backward *work, size_t head, size_t step,
                                    .gate = row.log_decay,
                                    .beta = row.erase_strength,
                                    .parameters = gradients->parameters};
+    memcpy(out.factors, row.factors, sizeof out.factors);
     plan->rule->own.write_backward(&token, before, gradient_state, &out);
 }
 

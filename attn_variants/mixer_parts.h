@@ -14,6 +14,23 @@
 #include "attn_variants/short_conv.h"
 #include "attn_variants/write_rows.h"
 
+/* Gate, beta, then the rule's factors. */
+enum { FL_PROJECT_GATE = 0, FL_PROJECT_BETA, FL_PROJECT_FACTORS, FL_PROJECTIONS = FL_PROJECT_FACTORS + FL_RULE_MAX_FACTORS };
+
+/* activation(h W + bias) or activation(f(h W1) W2 + bias), with the layer's tensors found once. */
+typedef struct fl_mixer_projection {
+    size_t width;               /* floats a head; 0: not in use */
+    size_t rank;                /* 0: one matrix */
+    fl_gate_activation activation;
+    bool bounded;               /* f = tanh, else the identity */
+    float maximum;              /* of a sigmoid: beta in (0, maximum) */
+    bool projected;             /* else every value is `constant` */
+    float constant;
+    const float *first, *weight, *bias; /* [E][rank], [E or rank][H*width], [H*width] */
+    const float *rate;          /* [H], or NULL: log a = -exp(rate) softplus(x) in place of log sigmoid(x) */
+    const fl_mechanism_tensor *first_entry, *weight_entry, *bias_entry, *rate_entry;
+} fl_mixer_projection;
+
 /* Everything that follows from mechanism and layer alone. */
 typedef struct fl_mixer_plan {
     fl_compute *compute;
@@ -26,7 +43,9 @@ typedef struct fl_mixer_plan {
     bool linear, own, exact;    /* a linear branch; own hooks; an exact set that can hold a key */
     fl_route route;             /* with what `none` makes of self_recall */
     size_t key_dim, value_dim, micro_steps; /* Dk, Dv with the normaliser's channel */
-    size_t gate_width;          /* of a head: 0, 1 or D */
+    size_t projection_count;
+    fl_mixer_projection projections[FL_PROJECTIONS];
+    size_t delay;               /* tokens between a token and its write: the window, or 1 where reads come before */
     size_t state_floats;        /* a head */
     fl_write_layout layout;
     const float *parameters[FL_RULE_MAX_PARAMETERS];
@@ -57,7 +76,9 @@ struct fl_mixer {
 typedef struct fl_mixer_scratch {
     size_t block;               /* tokens */
     bool piecewise;             /* the recurrence may be run over parts of a block */
-    float *gate, *gate_low, *beta;             /* [T][H][gate_width], [T][rank], [T][H]; raw, then activated */
+    float *projected[FL_PROJECTIONS];          /* [T][H][width]; raw, then activated */
+    float *low[FL_PROJECTIONS];                /* [T][rank] */
+    float *bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
     float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
     float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
     float *stream_block, *unused_block;
@@ -90,6 +111,9 @@ size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position);
 void fl_mixer_prepare(fl_mixer_block *block);
 /* The rule's input of token `token` of the block. */
 fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size_t token);
+
+/* Whether the current token's read gets the rule's bonus: not where the token is exact. */
+bool fl_mixer_has_bonus(const fl_mixer_block *block, size_t token);
 
 /* mixer_route.c */
 fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);

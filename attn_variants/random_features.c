@@ -20,7 +20,10 @@ static const fl_option options[] = {
 };
 
 static const fl_rule_parameter parameters[] = {
-    {"random_features.weight", "HKD", "normal", "the random directions, drawn from variant.seed"},
+    {.name = "random_features.weight",
+     .axes = "HKD",
+     .init = "normal",
+     .help = "the random directions, drawn from variant.seed"},
 };
 
 static size_t key_dim(size_t head_dim, const void *chosen) {

@@ -54,6 +54,30 @@ bool fl_rule_positive(const fl_rule *rule, const void *options) {
     return rule->positive != NULL ? rule->positive(options) : rule->shared_normaliser;
 }
 
+bool fl_rule_is_own(const fl_rule *rule, const void *options) {
+    return rule->own.write != NULL && (rule->own.used == NULL || rule->own.used(options));
+}
+
+bool fl_rule_takes_beta(const fl_rule *rule, const void *options) {
+    return rule->beta && (rule->takes_beta == NULL || rule->takes_beta(options));
+}
+
+bool fl_rule_parameter_used(const fl_rule *rule, size_t index, const void *options) {
+    const fl_rule_parameter *parameter = &rule->parameters[index];
+    return parameter->used == NULL || parameter->used(options);
+}
+
+size_t fl_rule_factor_width(const fl_rule *rule, size_t index, size_t head_dim, const void *options) {
+    const fl_rule_factor *factor = &rule->factors[index];
+    if (factor->used != NULL && !factor->used(options)) return 0;
+    size_t width = 1;
+    for (const char *letter = factor->axes; *letter != '\0'; letter++) {
+        if (*letter == 'D') width *= head_dim;
+        if (*letter == 'M') width *= fl_rule_micro_steps(rule, options);
+    }
+    return width;
+}
+
 static bool is_number(const char *text, double *value) {
     char *end = NULL;
     *value = strtod(text, &end);
@@ -115,6 +139,17 @@ static const char *parameter_fault(const fl_rule_parameter *parameter) {
     return NULL;
 }
 
+static const char *factor_fault(const fl_rule_factor *factor) {
+    static const char *const axes[] = {"1", "D", "M", "MD"};
+    if (factor->name == NULL || factor->name[0] == '\0') return "a factor without a name";
+    if (factor->help == NULL) return "a factor without help";
+    if (!isfinite(factor->bias)) return "a factor with a bias that is not finite";
+    for (size_t i = 0; factor->axes != NULL && i < sizeof axes / sizeof axes[0]; i++) {
+        if (strcmp(factor->axes, axes[i]) == 0) return NULL;
+    }
+    return "a factor with unknown axes";
+}
+
 static const char *slot_fault(const fl_rule *rule) {
     bool own = rule->own.write != NULL || rule->own.read != NULL || rule->own.state_floats != NULL;
     if (rule->summary == NULL || rule->equation == NULL || rule->source == NULL) {
@@ -134,9 +169,13 @@ static const char *slot_fault(const fl_rule *rule) {
         }
         if ((rule->own.write_backward == NULL) != (rule->own.read_backward == NULL))
             return "only one of write_backward and read_backward";
-        return rule->prepare != NULL || rule->normaliser ? "both `prepare` or a normaliser and own hooks"
-                                                         : NULL;
+        if (rule->normaliser) return "both a normaliser and own hooks";
+        if ((rule->own.bonus != NULL) != (rule->own.bonus_backward != NULL))
+            return "only one of own.bonus and own.bonus_backward";
+        if (rule->own.used == NULL)
+            return rule->prepare != NULL ? "both `prepare` and own hooks, and no own.used to choose" : NULL;
     }
+    if (rule->normaliser && (rule->bonus || rule->reads_before)) return "both a normaliser and a bonus";
     if (rule->prepare == NULL || rule->prepare_backward == NULL) return "no prepare or no prepare_backward";
     if (rule->normaliser && rule->micro_steps != NULL) return "both a normaliser and micro steps";
     return NULL;
@@ -157,6 +196,8 @@ static fl_status rule_check(const fl_rule *rule, fl_error *error) {
     for (size_t i = 0; fault == NULL && i < rule->parameter_count; i++) {
         fault = parameter_fault(&rule->parameters[i]);
     }
+    if (fault == NULL && rule->factor_count > FL_RULE_MAX_FACTORS) fault = "too many factors";
+    for (size_t i = 0; fault == NULL && i < rule->factor_count; i++) fault = factor_fault(&rule->factors[i]);
     if (fault != NULL) return fl_error_set(error, FL_ERROR_ARGUMENT, "rule %s: %s", rule->name, fault);
     return FL_OK;
 }

@@ -59,3 +59,25 @@ void fl_rule_raw_inputs_backward(const fl_rule_input *input, const fl_rule_outpu
     memcpy(out->key, gradient->key, bytes);
     memcpy(out->value, gradient->value, bytes);
 }
+
+void fl_rule_read_matrix(const fl_rule_input *token, const float *state, float *output) {
+    size_t n = token->head_dim;
+    for (size_t row = 0; row < n; row++) {
+        double sum = 0.0;
+        for (size_t i = 0; i < n; i++) sum += (double)state[row * n + i] * token->query[i];
+        output[row] = (float)sum;
+    }
+}
+
+void fl_rule_read_matrix_backward(const fl_rule_input *token, const float *state,
+                                  const float *gradient_output, float *gradient_state,
+                                  fl_rule_input_gradient *out) {
+    size_t n = token->head_dim;
+    memset(out->query, 0, n * sizeof *out->query);
+    for (size_t row = 0; row < n; row++) {
+        for (size_t i = 0; i < n; i++) {
+            out->query[i] += gradient_output[row] * state[row * n + i];
+            gradient_state[row * n + i] += gradient_output[row] * token->query[i];
+        }
+    }
+}

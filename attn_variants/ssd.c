@@ -17,7 +17,7 @@ static const fl_option options[] = {
 };
 
 static const fl_rule_parameter parameters[] = {
-    {"ssd.a_log", "H", "0", "A_log: the state decays by exp(-exp(A_log) dt)"},
+    {.name = "ssd.a_log", .axes = "H", .init = "0", .help = "A_log: the state decays by exp(-exp(A_log) dt)"},
 };
 
 static bool unit(const fl_rule_input *input) {

@@ -1,5 +1,6 @@
 #include "attn_variants/variant.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ static const char *const merge_names[] = {"sum", "half", "shared_normaliser", "l
 static const char *const route_names[] = {"self_recall", "attention_mass", "key_norm", "value_norm",
                                           "recency",     "random",         NULL};
 static const char *const source_names[] = {"projected", "constant", NULL};
+static const char *const gate_form_names[] = {"sigmoid", "softplus", NULL};
 static const char *const conv_init_names[] = {"identity", "torch", NULL};
 static const char *const lora_target_names[] = {"q", "k", "v", "o", NULL};
 static const char *const hardness_names[] = {"key_concentration", "projection_residual", "nmse", NULL};
@@ -30,7 +32,7 @@ const char *fl_lora_target_name(fl_lora_target target) {
 /* What the `variant` mapping itself holds, before it is understood. */
 typedef struct fl_variant_keys {
     char *rule, *mechanism;
-    const fl_node *gate, *beta, *normaliser, *short_conv, *cache, *softmax_layers, *lora;
+    const fl_node *gate, *beta, *factors, *scale, *normaliser, *short_conv, *cache, *softmax_layers, *lora;
     size_t window, sinks;
     int merge;
     uint64_t seed;
@@ -50,6 +52,16 @@ static const fl_option variant_options[] = {
      .type = FL_OPTION_NODE,
      .offset = offsetof(fl_variant_keys, beta),
      .help = "{source: projected, bias} or {source: constant, value}"},
+    {.key = "factors",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, factors),
+     .help = "{rank}: of what a rule projects for itself beside gate and beta, where it is wide"},
+    {.key = "scale",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_variant_keys, scale),
+     .help =
+         "of every read of the state: none, sqrt_dim (D^-1/2, as libraries do) or a number; a read that is "
+         "divided by a normaliser is not changed by it"},
     {.key = "normaliser",
      .type = FL_OPTION_NODE,
      .offset = offsetof(fl_variant_keys, normaliser),
@@ -109,14 +121,14 @@ static bool is_given(const fl_node *node) {
 /* Gate and beta. */
 
 typedef struct fl_gate_keys {
-    int source;
-    double value, bias;
+    int source, form;
+    double value, bias, maximum;
     size_t rank;
 } fl_gate_keys;
 
 typedef struct fl_gate_request {
     const char *key; /* "gate" or "beta" */
-    bool rule_takes, has_rank;
+    bool rule_takes, has_rank, has_form, has_maximum;
     fl_gate_activation activation;
     double default_bias;
 } fl_gate_request;
@@ -129,10 +141,19 @@ static fl_status refuse_keys(const fl_node *node, const char *const *keys, const
     return FL_OK;
 }
 
+/* Keys that came after run ids were given out are recorded only where they change something: ids stay what
+ * they were. */
+static void forget_default(fl_resolved *resolved, const char *prefix, const char *key, const char *value) {
+    char path[64];
+    snprintf(path, sizeof path, "%s.%s", prefix, key);
+    const char *found = resolved == NULL ? NULL : fl_resolved_find(resolved, path);
+    if (found != NULL && strcmp(found, value) == 0) fl_resolved_remove(resolved, path);
+}
+
 static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *request, fl_resolved *resolved,
                                 fl_gate_keys *keys, fl_error *error) {
     static const char *const of_constant[] = {"value", NULL};
-    static const char *const of_projected[] = {"rank", "bias", NULL};
+    static const char *const of_projected[] = {"rank", "bias", "form", "maximum", NULL};
     static const char *const of_rank[] = {"rank", NULL};
     const fl_node *source = fl_node_get(node, "source");
     if (is_given(source)) FL_TRY(fl_node_to_choice(source, source_names, &keys->source, error));
@@ -146,7 +167,7 @@ static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *requ
     snprintf(bias_text, sizeof bias_text, "%.17g", request->default_bias);
     snprintf(prefix, sizeof prefix, "variant.%s", request->key);
     bool raw = request->activation == FL_ACTIVATE_RAW;
-    fl_option options[3] = {{.key = "source",
+    fl_option options[4] = {{.key = "source",
                              .type = FL_OPTION_CHOICE,
                              .offset = offsetof(fl_gate_keys, source),
                              .default_text = "projected",
@@ -176,9 +197,30 @@ static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *requ
                                            .maximum = LARGEST_RANK,
                                            .help = "rank of w1 w2"};
         }
+        if (request->has_form) {
+            options[count++] =
+                (fl_option){.key = "form",
+                            .type = FL_OPTION_CHOICE,
+                            .offset = offsetof(fl_gate_keys, form),
+                            .default_text = "sigmoid",
+                            .choices = gate_form_names,
+                            .help = "log a = log sigmoid(x), or -exp(a_log) softplus(x) as published"};
+        }
+        if (request->has_maximum) {
+            options[count++] = (fl_option){.key = "maximum",
+                                           .type = FL_OPTION_NUMBER,
+                                           .offset = offsetof(fl_gate_keys, maximum),
+                                           .default_text = "1",
+                                           .minimum = 1.0,
+                                           .maximum = 2.0,
+                                           .help = "beta in (0, maximum): above 1 a step may reflect"};
+        }
     }
     fl_option_table table = {options, count, keys};
-    return fl_options_bind(node, &table, 1, prefix, resolved, error);
+    FL_TRY(fl_options_bind(node, &table, 1, prefix, resolved, error));
+    forget_default(resolved, prefix, "form", "sigmoid");
+    forget_default(resolved, prefix, "maximum", "1");
+    return FL_OK;
 }
 
 static fl_status bind_gate(const fl_rule *rule, const fl_node *node, const fl_gate_request *request,
@@ -195,10 +237,18 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
                             fl_error *error) {
     const fl_rule *rule = variant->rule;
     fl_gate_keys gate = {0}, beta = {0};
-    fl_gate_request gate_request = {"gate", rule->gate != FL_GATE_NONE, rule->gate == FL_GATE_CHANNEL,
-                                    rule->gate_activation, rule->default_gate_bias};
-    fl_gate_request beta_request = {"beta", rule->beta, false, rule->beta_activation,
-                                    rule->default_beta_bias};
+    variant->takes_beta = fl_rule_takes_beta(rule, variant->rule_options);
+    fl_gate_request gate_request = {.key = "gate",
+                                    .rule_takes = rule->gate != FL_GATE_NONE,
+                                    .has_rank = rule->gate == FL_GATE_CHANNEL,
+                                    .has_form = rule->gate_activation == FL_ACTIVATE_LOG_SIGMOID,
+                                    .activation = rule->gate_activation,
+                                    .default_bias = rule->default_gate_bias};
+    fl_gate_request beta_request = {.key = "beta",
+                                    .rule_takes = variant->takes_beta,
+                                    .has_maximum = rule->beta_may_reflect,
+                                    .activation = rule->beta_activation,
+                                    .default_bias = rule->default_beta_bias};
     FL_TRY(bind_gate(rule, keys->gate, &gate_request, resolved, &gate, error));
     FL_TRY(bind_gate(rule, keys->beta, &beta_request, resolved, &beta, error));
     variant->gate_source = (fl_gate_source)gate.source;
@@ -208,7 +258,56 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
     variant->beta_source = (fl_gate_source)beta.source;
     variant->beta_value = beta.value;
     variant->beta_bias = beta.bias;
+    variant->gate_form = (fl_gate_form)gate.form;
+    variant->beta_maximum = beta.maximum > 0.0 ? beta.maximum : 1.0;
     return FL_OK;
+}
+
+/* The rank of wide factors; a rule without any takes no such key. */
+static fl_status bind_factors(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                              fl_error *error) {
+    static const fl_option options[] = {{.key = "rank",
+                                         .type = FL_OPTION_SIZE,
+                                         .offset = 0,
+                                         .default_text = "16",
+                                         .minimum = 1,
+                                         .maximum = LARGEST_RANK,
+                                         .help = "rank of w1 w2"}};
+    bool wide = false;
+    for (size_t i = 0; i < variant->rule->factor_count; i++)
+        wide = wide || fl_rule_factor_width(variant->rule, i, 2, variant->rule_options) > 1;
+    if (!wide) {
+        return is_given(node) ? fl_node_error(node, error, "rule %s projects nothing wide of its own%s",
+                                              variant->rule->name,
+                                              variant->rule->factor_count > 0 ? " with these options" : "")
+                              : FL_OK;
+    }
+    fl_option_table table = {options, 1, &variant->factor_rank};
+    return fl_options_bind(is_given(node) ? node : NULL, &table, 1, "variant.factors", resolved, error);
+}
+
+/* Only what differs from the default is recorded, so that run ids from before the key stay what they are. */
+static fl_status bind_scale(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
+                            fl_error *error) {
+    variant->scale = 1.0;
+    bool published = variant->rule->scaled != NULL && variant->rule->scaled(variant->rule_options);
+    variant->scale_by_dim = published;
+    if (!is_given(node)) return FL_OK;
+    if (variant->rule->stateless)
+        return fl_node_error(node, error, "rule %s reads no state", variant->rule->name);
+    variant->scale_by_dim = node->kind == FL_NODE_SCALAR && strcmp(node->text, "sqrt_dim") == 0;
+    bool none = node->kind == FL_NODE_SCALAR && strcmp(node->text, "none") == 0;
+    if (!none && !variant->scale_by_dim) {
+        fl_status status = fl_node_to_number(node, 1e-6, 1e6, &variant->scale, error);
+        if (status != FL_OK)
+            return fl_node_error(node, error, "scale: none, sqrt_dim or a number from 1e-6 to 1e6");
+    }
+    if (resolved == NULL || (variant->scale_by_dim == published && variant->scale == 1.0)) return FL_OK;
+    char *text = NULL;
+    FL_TRY(fl_node_text(node, &text, error));
+    fl_status status = fl_resolved_add(resolved, "variant.scale", text, false, error);
+    fl_memory_free(text);
+    return status;
 }
 
 /* Interventions. */
@@ -483,6 +582,8 @@ static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_
     variant->mechanism_path = keys->mechanism;
     keys->mechanism = NULL;
     FL_TRY(bind_gates(variant, keys, resolved, error));
+    FL_TRY(bind_factors(variant, keys->factors, resolved, error));
+    FL_TRY(bind_scale(variant, keys->scale, resolved, error));
     FL_TRY(bind_normaliser(variant, keys->normaliser, resolved, error));
     FL_TRY(check_merge(variant, node, error));
     FL_TRY(bind_short_conv(variant, keys->short_conv, resolved, error));
@@ -626,6 +727,7 @@ fl_status fl_variant_fit(fl_variant *variant, const fl_attention_shape *shape, s
         return fl_error_set(error, FL_ERROR_UNSUPPORTED, "variant: rule %s: at most %d micro steps a token",
                             rule->name, (int)FL_RULE_MAX_MICRO_STEPS);
     }
+    if (variant->scale_by_dim) variant->scale = 1.0 / sqrt((double)shape->head_dim);
     if (rule->check != NULL) {
         fl_status status = rule->check(shape, variant->rule_options, error);
         if (status != FL_OK) return fl_error_prepend(error, status, "variant: rule %s", rule->name);

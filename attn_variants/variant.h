@@ -23,6 +23,9 @@ typedef enum fl_merge {
     FL_MERGE_LOLCATS_INVARIANT /* gamma, the maximum subtracted on both sides: its value does not matter */
 } fl_merge;
 typedef enum fl_gate_source { FL_GATE_PROJECTED = 0, FL_GATE_CONSTANT } fl_gate_source;
+/* log a = log sigmoid(x), the paper's; or log a = -exp(a_log) softplus(x), as GDN, KDA, GDN-2, Comba and DeltaProduct publish
+ * it, with a_log [H] trainable. The first is the second with a_log = 0 (and x for -x, which a projection absorbs). */
+typedef enum fl_gate_form { FL_GATE_LOG_SIGMOID = 0, FL_GATE_SOFTPLUS } fl_gate_form;
 typedef enum fl_conv_init { FL_CONV_IDENTITY = 0, FL_CONV_TORCH } fl_conv_init;
 typedef enum fl_route {
     FL_ROUTE_SELF_RECALL = 0,
@@ -41,11 +44,17 @@ typedef struct fl_variant {
     void *rule_options;     /* rule->options_bytes, filled from rule->options */
     fl_transition transition; /* resolved: a rule's may depend on its options */
     fl_gate_source gate_source;
+    fl_gate_form gate_form;
     double gate_value;      /* constant source */
     size_t gate_rank;
     double gate_bias;
     fl_gate_source beta_source;
+    bool takes_beta;        /* the rule does, with these options */
     double beta_value, beta_bias;
+    double beta_maximum;    /* projected betas are in (0, maximum): 1, or up to 2 for steps that reflect */
+    size_t factor_rank;     /* of the rule's own factors where they are wide (attn_variant.h) */
+    double scale;           /* of every read: y = scale S q; 1 = none. Known after fl_variant_fit */
+    bool scale_by_dim;      /* D^-1/2 */
     bool normaliser;
     size_t window, sinks;
     fl_merge merge;

@@ -2,17 +2,20 @@
 
 #include <string.h>
 
-fl_write_layout fl_write_layout_of(const fl_rule *rule, fl_transition transition, size_t heads,
+fl_write_layout fl_write_layout_of(const fl_rule *rule, const fl_variant *variant, size_t heads,
                                    size_t micro_steps, size_t key_dim, size_t value_dim) {
+    fl_transition transition = variant->transition;
     fl_write_layout layout = {heads, micro_steps, key_dim, value_dim, {0}, 0};
     size_t *width = layout.width;
     width[FL_WRITE_KEY] = key_dim;
     width[FL_WRITE_VALUE] = value_dim;
-    if (rule->own.write != NULL) {
+    if (fl_rule_is_own(rule, variant->rule_options)) {
         width[FL_WRITE_LOG_DECAY] = rule->gate == FL_GATE_NONE     ? 0
                                     : rule->gate == FL_GATE_SCALAR ? 1
                                                                    : key_dim;
-        width[FL_WRITE_ERASE_STRENGTH] = rule->beta ? 1 : 0;
+        width[FL_WRITE_ERASE_STRENGTH] = variant->takes_beta ? 1 : 0;
+        for (size_t i = 0; i < rule->factor_count; i++)
+            width[FL_WRITE_FACTORS + i] = fl_rule_factor_width(rule, i, key_dim, variant->rule_options);
     } else {
         if (transition.decay == FL_DECAY_SCALAR) width[FL_WRITE_LOG_DECAY] = 1;
         if (transition.decay == FL_DECAY_CHANNEL) width[FL_WRITE_LOG_DECAY] = key_dim;
@@ -97,7 +100,7 @@ void fl_write_row_swap(const fl_write_layout *layout, const fl_write_rows *a, si
 
 fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write_rows *rows, size_t head,
                                    size_t row) {
-    return (fl_rule_output){
+    fl_rule_output output = {
         .query = NULL,
         .key = fl_write_row(layout, rows, FL_WRITE_KEY, head, row),
         .value = fl_write_row(layout, rows, FL_WRITE_VALUE, head, row),
@@ -107,6 +110,9 @@ fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write
         .erase_write = fl_write_row(layout, rows, FL_WRITE_ERASE_WRITE, head, row),
         .write = fl_write_row(layout, rows, FL_WRITE_WEIGHT, head, row),
     };
+    for (int i = 0; i < FL_RULE_MAX_FACTORS; i++)
+        output.factors[i] = fl_write_row(layout, rows, (enum fl_write_part)(FL_WRITE_FACTORS + i), head, row);
+    return output;
 }
 
 fl_recurrence_inputs fl_write_rows_inputs(const fl_write_rows *rows, const float *query) {

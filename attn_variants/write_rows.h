@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "attn_variants/attn_variant.h"
+#include "attn_variants/variant.h"
 #include "harness/base/status.h"
 #include "harness/compute/recurrence.h"
 
@@ -20,7 +21,8 @@ enum fl_write_part {
     FL_WRITE_ERASE_READ,
     FL_WRITE_ERASE_WRITE,
     FL_WRITE_WEIGHT,
-    FL_WRITE_PARTS
+    FL_WRITE_FACTORS, /* of a rule with own hooks, one part each */
+    FL_WRITE_PARTS = FL_WRITE_FACTORS + FL_RULE_MAX_FACTORS
 };
 
 typedef struct fl_write_layout {
@@ -35,7 +37,7 @@ typedef struct fl_write_rows {
 } fl_write_rows;
 
 /* value_dim with the normaliser's channel. */
-fl_write_layout fl_write_layout_of(const fl_rule *rule, fl_transition transition, size_t heads, size_t micro_steps,
+fl_write_layout fl_write_layout_of(const fl_rule *rule, const fl_variant *variant, size_t heads, size_t micro_steps,
                                    size_t key_dim, size_t value_dim);
 
 /* Floats that `rows` rows of every head take, and rows laid into such a block (which is not cleared). */

@@ -20,22 +20,30 @@ typedef struct lab_request {
     const char *gate, *beta, *out;
 } lab_request;
 
-/* A rule's name, or a variant mapping as it stands in a config. Constant gate and beta, where the rule takes
- * them and the mapping says nothing. */
+static bool has_option(const fl_rule *rule, const char *key) {
+    for (size_t i = 0; i < rule->option_count; i++) {
+        if (strcmp(rule->options[i].key, key) == 0) return true;
+    }
+    return false;
+}
+
+/* A bare name: constant gate and beta where the rule takes them; without projections where it can do without.
+ */
+static int spell_out(const lab_request *request, const fl_rule *rule, char yaml[YAML_BYTES]) {
+    const bool fixed = has_option(rule, "static"), gate = rule->gate != FL_GATE_NONE, beta = rule->beta;
+    return snprintf(yaml, YAML_BYTES, "{rule: %s%s%s%s%s%s%s%s}", rule->name, fixed ? ", static: true" : "",
+                    gate ? ", gate: {source: constant, value: " : "", gate ? request->gate : "",
+                    gate ? "}" : "", beta ? ", beta: {source: constant, value: " : "",
+                    beta ? request->beta : "", beta ? "}" : "");
+}
+
+/* A rule's name, or a variant mapping as it stands in a config. */
 static fl_status bind_variant(const lab_request *request, const char *argument, fl_variant **out,
                               fl_error *error) {
     char yaml[YAML_BYTES];
     fl_document *document = NULL;
     const fl_rule *rule = fl_rule_find(argument);
-    int used = snprintf(yaml, sizeof yaml, "%s", argument);
-    if (rule != NULL) {
-        used =
-            snprintf(yaml, sizeof yaml, "{rule: %s%s%s%s%s%s%s}", argument,
-                     rule->gate != FL_GATE_NONE ? ", gate: {source: constant, value: " : "",
-                     rule->gate != FL_GATE_NONE ? request->gate : "", rule->gate != FL_GATE_NONE ? "}" : "",
-                     rule->beta ? ", beta: {source: constant, value: " : "", rule->beta ? request->beta : "",
-                     rule->beta ? "}" : "");
-    }
+    int used = rule != NULL ? spell_out(request, rule, yaml) : snprintf(yaml, sizeof yaml, "%s", argument);
     if (used < 0 || used >= YAML_BYTES)
         return fl_error_set(error, FL_ERROR_ARGUMENT, "argument too long: %s", argument);
     FL_TRY(fl_document_parse_text(yaml, (size_t)used, "command line", &document, error));

@@ -47,6 +47,8 @@ fl_status fl_resolved_create(fl_resolved **out, fl_error *error);
 void fl_resolved_destroy(fl_resolved *resolved);
 fl_status fl_resolved_add(fl_resolved *resolved, const char *dotted_key, const char *value, bool is_default,
                           fl_error *error);
+/* Nothing happens when the key is not there. */
+void fl_resolved_remove(fl_resolved *resolved, const char *dotted_key);
 size_t fl_resolved_count(const fl_resolved *resolved);
 void fl_resolved_at(const fl_resolved *resolved, size_t index, const char **key, const char **value, bool *is_default);
 /* The value of a key, or NULL. */

@@ -94,6 +94,13 @@ fl_status fl_resolved_add(fl_resolved *resolved, const char *dotted_key, const c
     return FL_OK;
 }
 
+void fl_resolved_remove(fl_resolved *resolved, const char *dotted_key) {
+    entry *found = lookup(resolved, dotted_key);
+    if (found == NULL) return;
+    release_entry(found);
+    *found = resolved->entries[--resolved->count];
+}
+
 size_t fl_resolved_count(const fl_resolved *resolved) {
     return resolved->count;
 }

@@ -144,8 +144,11 @@ static fl_status bind_variant(fl_mix *mix, fl_error *error) {
 /* Whether anything is projected from h. */
 static bool needs_input(const fl_mix *mix) {
     const fl_variant *variant = mix->variant;
-    return (variant->rule->gate != FL_GATE_NONE && variant->gate_source == FL_GATE_PROJECTED) ||
-           (variant->rule->beta && variant->beta_source == FL_GATE_PROJECTED);
+    bool factors = false;
+    for (size_t i = 0; i < variant->rule->factor_count; i++)
+        factors = factors || fl_rule_factor_width(variant->rule, i, 1, variant->rule_options) > 0;
+    return factors || (variant->rule->gate != FL_GATE_NONE && variant->gate_source == FL_GATE_PROJECTED) ||
+           (variant->takes_beta && variant->beta_source == FL_GATE_PROJECTED);
 }
 
 static fl_status create_mechanism(fl_mix *mix, fl_error *error) {

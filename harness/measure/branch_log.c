@@ -44,7 +44,7 @@ fl_status fl_branch_log_create(const fl_mechanism *mechanism, size_t positions, 
     log->gate_width = rule->gate == FL_GATE_CHANNEL ? mechanism->shape.head_dim : 1;
     log->log_gate = rule->gate_activation == FL_ACTIVATE_LOG_SIGMOID;
     log->has_gate = rule->gate != FL_GATE_NONE && rule->gate_activation != FL_ACTIVATE_RAW;
-    log->has_beta = rule->beta && rule->beta_activation == FL_ACTIVATE_SIGMOID;
+    log->has_beta = mechanism->variant->takes_beta && rule->beta_activation == FL_ACTIVATE_SIGMOID;
     log->has_cache = mechanism->variant->cache_budget > 0;
     size_t rows = log->layers * log->heads, routed = log->layers * log->kv_heads * positions;
     fl_status status = FL_OK;

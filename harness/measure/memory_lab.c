@@ -77,7 +77,7 @@ static void prepare_step(const fl_lab *lab, size_t trial, size_t step, const flo
         .key = key,
         .value = (first ? lab->replaced : lab->values) + (trial * lab->pairs + pair) * dimension,
         .gate = rule->gate != FL_GATE_NONE ? gate : NULL,
-        .beta = rule->beta ? constant(rule->beta_activation, lab->variant->beta_value) : 0.0f,
+        .beta = lab->variant->takes_beta ? constant(rule->beta_activation, lab->variant->beta_value) : 0.0f,
         .options = lab->variant->rule_options,
         .parameters = parameters,
     };
@@ -213,8 +213,8 @@ static fl_status run_one(fl_lab *lab, size_t pairs, fl_memory_lab_row *row, fl_e
     lab->key_dim = fl_rule_key_dim(variant->rule, dimension, variant->rule_options);
     lab->value_dim = dimension + (variant->normaliser ? 1 : 0);
     lab->micro_steps = fl_rule_micro_steps(variant->rule, variant->rule_options);
-    lab->layout = fl_write_layout_of(variant->rule, variant->transition, lab->options->trials,
-                                     lab->micro_steps, lab->key_dim, lab->value_dim);
+    lab->layout = fl_write_layout_of(variant->rule, variant, lab->options->trials, lab->micro_steps,
+                                     lab->key_dim, lab->value_dim);
     float *gate = NULL;
     double *y = NULL, *other = NULL;
     fl_status status = FL_OK;
@@ -243,7 +243,7 @@ done:
 
 static fl_status check(const fl_variant *variant, const fl_memory_lab_options *options, fl_error *error) {
     const fl_rule *rule = variant->rule;
-    if (rule->prepare == NULL) {
+    if (rule->prepare == NULL || fl_rule_is_own(rule, variant->rule_options)) {
         return fl_error_set(error, FL_ERROR_UNSUPPORTED, "memory lab: rule %s has no matrix state",
                             rule->name);
     }
@@ -251,9 +251,15 @@ static fl_status check(const fl_variant *variant, const fl_memory_lab_options *o
         return fl_error_set(error, FL_ERROR_ARGUMENT,
                             "memory lab: rule %s needs gate: {source: constant, value}", rule->name);
     }
-    if (rule->beta && variant->beta_source != FL_GATE_CONSTANT) {
+    if (variant->takes_beta && variant->beta_source != FL_GATE_CONSTANT) {
         return fl_error_set(error, FL_ERROR_ARGUMENT,
                             "memory lab: rule %s needs beta: {source: constant, value}", rule->name);
+    }
+    for (size_t i = 0; i < rule->factor_count; i++) {
+        if (fl_rule_factor_width(rule, i, 1, variant->rule_options) == 0) continue;
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "memory lab: rule %s projects %s from an input, which the lab has none of",
+                            rule->name, rule->factors[i].name);
     }
     if (options->dimension == 0 || options->trials == 0 || !(options->concentration >= 0.0) ||
         !(options->concentration < 1.0)) {

@@ -14,13 +14,15 @@
 #include "harness/base/random.h"
 #include "tests/support/mixer_case.h"
 
-enum { HEAD_DIM = 6, HEADS = 2, HEAD = 1 };
+enum { HEAD_DIM = 6, HEADS = 2, HEAD = 1, MAX_WIDTH = HEAD_DIM * FL_RULE_MAX_MICRO_STEPS };
 
 typedef struct prepare_world {
     const fl_rule *rule;
     fl_mixer_case mixer_case; /* only for its variant and mechanism */
     float query[HEAD_DIM], key[HEAD_DIM], value[HEAD_DIM], gate[HEAD_DIM], beta;
     float *parameters[FL_RULE_MAX_PARAMETERS];
+    float factors[FL_RULE_MAX_FACTORS][MAX_WIDTH];
+    size_t factor_width[FL_RULE_MAX_FACTORS];
     fl_write_layout layout;
     size_t key_dim, floats;
     float *output, *weights; /* all outputs in one row: query, then the parts; weights: dLoss/d(output) */
@@ -31,11 +33,12 @@ static fl_rule_output outputs_in(const prepare_world *w, float *block) {
     fl_write_rows rows = fl_write_rows_in(&w->layout, 1, block + w->key_dim);
     fl_rule_output output = fl_write_row_output(&w->layout, &rows, 0, 0);
     output.query = block;
+    if (w->rule->bonus) output.bonus = block + w->key_dim + w->layout.row_floats;
     return output;
 }
 
 static fl_rule_input inputs_of(const prepare_world *w) {
-    return (fl_rule_input){.head_dim = HEAD_DIM,
+    fl_rule_input input = {.head_dim = HEAD_DIM,
                            .layer = FL_CASE_LAYER,
                            .head = HEAD,
                            .heads = HEADS,
@@ -44,9 +47,12 @@ static fl_rule_input inputs_of(const prepare_world *w) {
                            .key = w->key,
                            .value = w->value,
                            .gate = w->rule->gate == FL_GATE_NONE ? NULL : w->gate,
-                           .beta = w->rule->beta ? w->beta : 0.0f,
+                           .beta = w->mixer_case.variant->takes_beta ? w->beta : 0.0f,
                            .options = w->mixer_case.variant->rule_options,
                            .parameters = (const float *const *)w->parameters};
+    for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++)
+        input.factors[i] = w->factor_width[i] > 0 ? w->factors[i] : NULL;
+    return input;
 }
 
 static double loss(const prepare_world *w) {
@@ -105,9 +111,13 @@ static void open_world(prepare_world *w, const fl_rule *rule, const char *yaml, 
     fill(&random, HEAD_DIM, 0.1, -0.5, w->gate);
     w->beta = 0.4f;
     w->key_dim = fl_rule_key_dim(rule, HEAD_DIM, variant->rule_options);
-    w->layout = fl_write_layout_of(rule, variant->transition, 1,
-                                   fl_rule_micro_steps(rule, variant->rule_options), w->key_dim, HEAD_DIM);
-    w->floats = w->key_dim + w->layout.row_floats;
+    w->layout = fl_write_layout_of(rule, variant, 1, fl_rule_micro_steps(rule, variant->rule_options),
+                                   w->key_dim, HEAD_DIM);
+    for (size_t i = 0; i < rule->factor_count; i++) {
+        w->factor_width[i] = fl_rule_factor_width(rule, i, HEAD_DIM, variant->rule_options);
+        fill(&random, w->factor_width[i], 0.1, 0.5, w->factors[i]);
+    }
+    w->floats = w->key_dim + w->layout.row_floats + (rule->bonus ? HEAD_DIM : 0);
     assert_int_equal(FL_ALLOCATE(&w->output, w->floats, &error), FL_OK);
     assert_int_equal(FL_ALLOCATE(&w->weights, w->floats, &error), FL_OK);
     fill(&random, w->floats, 1.0, 0.0, w->weights);
@@ -122,16 +132,21 @@ double fl_prepare_check(const fl_rule *rule, const char *yaml, uint64_t seed) {
     float *parameters[FL_RULE_MAX_PARAMETERS] = {NULL};
     assert_int_equal(FL_ALLOCATE(&block, mechanism->layer_floats, &error), FL_OK);
     for (size_t i = 0; i < rule->parameter_count; i++) {
-        parameters[i] = block + fl_mechanism_find_tensor(mechanism, rule->parameters[i].name)->offset;
+        const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(mechanism, rule->parameters[i].name);
+        if (tensor != NULL) parameters[i] = block + tensor->offset;
     }
+    bool takes_beta = w.mixer_case.variant->takes_beta;
+    float factors[FL_RULE_MAX_FACTORS][MAX_WIDTH];
     fl_rule_input input = inputs_of(&w);
     fl_rule_output_gradient gradient = outputs_in(&w, w.weights);
     fl_rule_input_gradient out = {.query = query,
                                   .key = key,
                                   .value = value,
                                   .gate = rule->gate == FL_GATE_NONE ? NULL : gate,
-                                  .beta = rule->beta ? &beta : NULL,
+                                  .beta = takes_beta ? &beta : NULL,
                                   .parameters = parameters};
+    for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++)
+        out.factors[i] = w.factor_width[i] > 0 ? factors[i] : NULL;
     rule->prepare_backward(&input, &gradient, &out);
     double worst = compare_kind(&w, HEAD_DIM, w.query, query);
     worst = fmax(worst, compare_kind(&w, HEAD_DIM, w.key, key));
@@ -139,8 +154,11 @@ double fl_prepare_check(const fl_rule *rule, const char *yaml, uint64_t seed) {
     if (rule->gate != FL_GATE_NONE) {
         worst = fmax(worst, compare_kind(&w, rule->gate == FL_GATE_SCALAR ? 1 : HEAD_DIM, w.gate, gate));
     }
-    if (rule->beta) worst = fmax(worst, compare_kind(&w, 1, &w.beta, &beta));
+    if (takes_beta) worst = fmax(worst, compare_kind(&w, 1, &w.beta, &beta));
+    for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++)
+        worst = fmax(worst, compare_kind(&w, w.factor_width[i], w.factors[i], factors[i]));
     for (size_t i = 0; i < rule->parameter_count; i++) {
+        if (parameters[i] == NULL) continue;
         size_t count = fl_mechanism_find_tensor(mechanism, rule->parameters[i].name)->count;
         worst = fmax(worst, compare_kind(&w, count, w.parameters[i], parameters[i]));
     }

@@ -2,17 +2,19 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/base/random.h"
 
-enum { MAX_D = 128 };
+enum { MAX_D = 128, MAX_FACTOR = MAX_D * FL_RULE_MAX_MICRO_STEPS };
 
 typedef struct token_inputs {
     double q[MAX_D], k[MAX_D], v[MAX_D]; /* of the linear branch */
     double gate[MAX_D];                  /* in (0, 1), or ssd's dt before softplus */
     double beta;
+    double factors[FL_RULE_MAX_FACTORS][MAX_FACTOR]; /* activated */
 } token_inputs;
 
 typedef struct rule_state {
@@ -71,16 +73,49 @@ static double projected(const world *w, size_t t, const char *weight, const char
     return sum;
 }
 
-static double low_rank(const world *w, size_t t, size_t column) {
-    size_t e = w->call->mechanism->shape.model_dim, rank = w->variant->gate_rank, columns = w->heads * w->d;
-    const float *w1 = parameter(w, "gate.w1"), *w2 = parameter(w, "gate.w2");
-    double sum = parameter(w, "gate.bias")[column];
+static const float *part(const world *w, const char *name, const char *tensor) {
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", name, tensor);
+    return parameter(w, full);
+}
+
+static double low_rank(const world *w, size_t t, const char *name, size_t rank, size_t columns,
+                       size_t column) {
+    size_t e = w->call->mechanism->shape.model_dim;
+    const float *w1 = part(w, name, "w1"), *w2 = part(w, name, "w2");
+    double sum = part(w, name, "bias")[column];
     for (size_t r = 0; r < rank; r++) {
         double inner = 0.0;
         for (size_t i = 0; i < e; i++) inner += (double)w->call->input[t * e + i] * w1[i * rank + r];
-        sum += inner * w2[r * columns + column];
+        sum += (is_rule(w, "rwkv7") && strcmp(name, "gate") == 0 ? tanh(inner) : inner) *
+               w2[r * columns + column];
     }
     return sum;
+}
+
+static double softplus(double x) {
+    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+static void find_factors(const world *w, size_t t, size_t h, token_inputs *token) {
+    const fl_rule *rule = w->variant->rule;
+    for (size_t f = 0; f < rule->factor_count; f++) {
+        const fl_rule_factor *factor = &rule->factors[f];
+        size_t width = 1;
+        if (strchr(factor->axes, 'D') != NULL) width *= w->d;
+        if (strchr(factor->axes, 'M') != NULL) width *= w->micro;
+        if (part(w, factor->name, "bias") == NULL) continue;
+        for (size_t i = 0; i < width; i++) {
+            size_t column = h * width + i, columns = w->heads * width;
+            char weight[64], bias[64];
+            snprintf(weight, sizeof weight, "%s.weight", factor->name);
+            snprintf(bias, sizeof bias, "%s.bias", factor->name);
+            double x = strchr(factor->axes, 'D') != NULL
+                           ? low_rank(w, t, factor->name, w->variant->factor_rank, columns, column)
+                           : projected(w, t, weight, bias, columns, column);
+            token->factors[f][i] = factor->activation == FL_ACTIVATE_SIGMOID ? sigmoid(x) : x;
+        }
+    }
 }
 
 static void gates(const world *w, size_t t, size_t h, token_inputs *token) {
@@ -92,15 +127,19 @@ static void gates(const world *w, size_t t, size_t h, token_inputs *token) {
             token->gate[i] = w->variant->gate_value;
         } else {
             double x = scalar ? projected(w, t, "gate.weight", "gate.bias", w->heads, h)
-                              : low_rank(w, t, h * w->d + i);
+                              : low_rank(w, t, "gate", w->variant->gate_rank, w->heads * w->d, h * w->d + i);
             token->gate[i] = raw ? x : sigmoid(x);
+            if (w->variant->gate_form == FL_GATE_SOFTPLUS)
+                token->gate[i] = exp(-exp(parameter(w, "gate.a_log")[h]) * softplus(x));
         }
         if (scalar) break;
     }
-    if (!rule->beta) return;
-    token->beta = w->variant->beta_source == FL_GATE_CONSTANT
-                      ? w->variant->beta_value
-                      : sigmoid(projected(w, t, "beta.weight", "beta.bias", w->heads, h));
+    find_factors(w, t, h, token);
+    if (!w->variant->takes_beta) return;
+    token->beta =
+        w->variant->beta_source == FL_GATE_CONSTANT
+            ? w->variant->beta_value
+            : w->variant->beta_maximum * sigmoid(projected(w, t, "beta.weight", "beta.bias", w->heads, h));
 }
 
 static const float *raw_row(const world *w, char which, size_t t, size_t h) {
@@ -215,6 +254,11 @@ static void key_and_value(const world *w, size_t h, const token_inputs *token, s
         double scaled[MAX_D];
         for (size_t i = 0; i < d; i++) {
             size_t at = (h * w->micro + micro) * d + i;
+            if (parameter(w, "delta_product.key_scale") == NULL) {
+                scaled[i] = token->k[i] + token->factors[0][micro * d + i];
+                v[i] += token->factors[1][micro * d + i];
+                continue;
+            }
             scaled[i] = token->k[i] * parameter(w, "delta_product.key_scale")[at];
             v[i] *= parameter(w, "delta_product.value_scale")[at];
         }
@@ -223,9 +267,12 @@ static void key_and_value(const world *w, size_t h, const token_inputs *token, s
     }
     feature_map(w, h, false, token->k, k);
     for (size_t i = 0; i < d; i++) {
-        if (is_rule(w, "gdn2")) v[i] *= 2.0 * sigmoid(parameter(w, "gdn2.write")[h * d + i]);
+        if (is_rule(w, "gdn2")) {
+            const float *scale = parameter(w, "gdn2.write");
+            v[i] *= scale == NULL ? token->factors[1][i] : token->beta * 2.0 * sigmoid(scale[h * d + i]);
+        }
         if (is_rule(w, "rwkv7"))
-            k[i] *= 1.0 + (token->beta - 1.0) * parameter(w, "rwkv7.replacement")[h * d + i];
+            k[i] *= 1.0 + (token->factors[0][i] - 1.0) * parameter(w, "rwkv7.replacement")[h * d + i];
     }
 }
 
@@ -261,15 +308,16 @@ static void correct(const world *w, double *s, double b, const double *v, const 
 static void write_rwkv7(const world *w, size_t h, double *s, const token_inputs *token, const double *k,
                         const double *v) {
     size_t d = w->d;
-    double removed[MAX_D], direction[MAX_D], read[MAX_D], decay[MAX_D];
+    double removed[MAX_D], direction[MAX_D], read[MAX_D], decay[MAX_D], back[MAX_D];
     for (size_t i = 0; i < d; i++) {
         removed[i] = token->k[i] * parameter(w, "rwkv7.removal")[h * d + i];
         decay[i] = exp(-exp(-0.5) * token->gate[i]);
     }
     unit(d, removed, direction);
+    for (size_t i = 0; i < d; i++) back[i] = token->factors[0][i] * direction[i];
     read_plain(w, s, direction, read);
     scale_columns(w, s, decay, false);
-    add_outer(w, s, -token->beta, read, direction);
+    add_outer(w, s, -1.0, read, back);
     add_outer(w, s, 1.0, v, k);
 }
 
@@ -318,6 +366,13 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         write_gla(w, s, token, k, v);
     } else if (is_rule(w, "delta")) {
         correct(w, s, token->beta, v, k, k);
+    } else if (is_rule(w, "longhorn") && *(bool *)w->variant->rule_options) {
+        double norm = length(w->d, k);
+        for (size_t j = 0; j < w->d; j++) {
+            double step = token->factors[0][j] / (1.0 + token->factors[0][j] * norm * norm);
+            for (size_t i = 0; i < w->d; i++)
+                s[j * w->d + i] = (1.0 - step * k[i] * k[i]) * s[j * w->d + i] + step * v[j] * k[i];
+        }
     } else if (is_rule(w, "longhorn")) {
         double norm = length(w->d, k);
         correct(w, s, token->beta / (1.0 + token->beta * norm * norm), v, k, k);
@@ -329,17 +384,26 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         scale_columns(w, s, token->gate, true);
         for (size_t micro = 0; micro < w->micro; micro++) {
             key_and_value(w, h, token, micro, k, v);
-            correct(w, s, (reflects ? 2.0 : 1.0) * token->beta, v, k, k);
+            double beta = w->variant->takes_beta ? token->beta : token->factors[2][micro];
+            correct(w, s, (reflects ? 2.0 : 1.0) * beta, v, k, k);
         }
     } else if (is_rule(w, "comba")) {
         for (size_t i = 0; i < w->d; i++) p[i] = sigmoid(parameter(w, "comba.feedback")[h]) * k[i];
-        scale_columns(w, s, token->gate, true);
-        correct(w, s, token->beta, v, p, k);
+        double e[MAX_D];
+        bool decay_first = *(bool *)w->variant->rule_options;
+        if (decay_first) scale_columns(w, s, token->gate, true);
+        read_plain(w, s, p, e);
+        if (!decay_first) scale_columns(w, s, token->gate, true);
+        for (size_t j = 0; j < w->d; j++) e[j] = v[j] - e[j];
+        add_outer(w, s, token->beta, e, k);
     } else if (is_rule(w, "gdn2")) {
+        const float *scale = parameter(w, "gdn2.erase");
+        double reach = *((bool *)w->variant->rule_options + 1) ? 2.0 : 1.0;
         for (size_t i = 0; i < w->d; i++)
-            p[i] = 2.0 * sigmoid(parameter(w, "gdn2.erase")[h * w->d + i]) * k[i];
+            p[i] = reach * k[i] *
+                   (scale == NULL ? token->factors[0][i] : token->beta * 2.0 * sigmoid(scale[h * w->d + i]));
         scale_columns(w, s, token->gate, false);
-        correct(w, s, token->beta, v, p, k);
+        correct(w, s, 1.0, v, p, k);
     } else if (is_rule(w, "rwkv7")) {
         write_rwkv7(w, h, s, token, k, v);
     } else if (is_rule(w, "oja")) {
@@ -496,6 +560,18 @@ static void merge(const world *w, size_t h, size_t t, const exact_part *exact, c
     }
 }
 
+/* What a token reads of itself beside the state, where it is not exact. */
+static void add_own(const world *w, size_t h, size_t t, const double *q, double *y) {
+    const token_inputs *token = &w->tokens[t * w->heads + h];
+    const fl_variant *variant = w->variant;
+    if (variant->window > 0 || variant->cache_budget > 0 || t < variant->sinks || !is_rule(w, "rwkv7"))
+        return;
+    double k[MAX_D], v[MAX_D], own = 0.0;
+    key_and_value(w, h, token, 0, k, v);
+    for (size_t i = 0; i < w->d; i++) own += q[i] * k[i] * parameter(w, "rwkv7.bonus")[h * w->d + i];
+    for (size_t i = 0; i < w->d; i++) y[i] += own * v[i];
+}
+
 static void step(const world *w, size_t t) {
     const fl_reference_call *call = w->call;
     bool linear = !w->variant->rule->stateless;
@@ -514,6 +590,9 @@ static void step(const world *w, size_t t) {
         if (linear) {
             query_features(w, h, &w->tokens[t * w->heads + h], q);
             mass = read_state(w, h, q, read);
+            add_own(w, h, t, q, read);
+            for (size_t i = 0; i < w->d; i++) read[i] *= w->variant->scale;
+            mass *= w->variant->scale;
             call->state_norm[h * call->tokens + t] = length(w->d * w->k_dim, w->states[h].s);
         }
         merge(w, h, t, &exact, read, mass, call->output + (t * w->heads + h) * w->d);

@@ -24,12 +24,32 @@ static void compose(const fl_rule *rule, const char *more, char *yaml, size_t ro
     snprintf(yaml, room, "{rule: %s%s%s}", rule->name, more[0] != '\0' ? ", " : "", more);
 }
 
+static bool has_option(const fl_rule *rule, const char *key) {
+    for (size_t i = 0; i < rule->option_count; i++) {
+        if (strcmp(rule->options[i].key, key) == 0) return true;
+    }
+    return false;
+}
+
+/* Whatever its options. */
+static bool takes_beta(const fl_rule *rule) {
+    return rule->beta && rule->takes_beta == NULL;
+}
+
 /* Interventions a rule can take. */
 static bool applies(const fl_rule *rule, const char *more) {
     bool kernel = rule->normaliser;
     if (strstr(more, "merge: shared") != NULL || strstr(more, "merge: lolcats") != NULL) return kernel;
     if (strstr(more, "gate:") != NULL && rule->gate == FL_GATE_NONE) return false;
-    if (strstr(more, "beta:") != NULL && !rule->beta) return false;
+    if (strstr(more, "beta:") != NULL && !takes_beta(rule)) return false;
+    if (strstr(more, "maximum:") != NULL && !rule->beta_may_reflect) return false;
+    if (strstr(more, "form:") != NULL && rule->gate_activation != FL_ACTIVATE_LOG_SIGMOID) return false;
+    if (strstr(more, "scale:") != NULL && rule->stateless) return false;
+    static const char *const of_rules[] = {"decay_first", "static", "diagonal", "negative_eigenvalues",
+                                           "unit"};
+    for (size_t i = 0; i < sizeof of_rules / sizeof of_rules[0]; i++) {
+        if (strstr(more, of_rules[i]) != NULL && !has_option(rule, of_rules[i])) return false;
+    }
     return true;
 }
 
@@ -50,6 +70,17 @@ static const char *const interventions[] = {
     "window: 0, sinks: 1, cache: {budget: 3, route: value_norm}",
     "window: 3, cache: {budget: 4, route: recency}",
     "window: 3, sinks: 1, cache: {budget: 4, route: random}, merge: half",
+    "gate: {form: softplus}",
+    "beta: {maximum: 2}, window: 3",
+    "scale: sqrt_dim, window: 3, sinks: 1",
+    "scale: 0.5",
+    "decay_first: true, window: 3",
+    "static: true, window: 4, sinks: 1",
+    "static: true, negative_eigenvalues: false",
+    "negative_eigenvalues: true",
+    "diagonal: true",
+    "diagonal: true, window: 3, sinks: 1, cache: {budget: 4, route: self_recall}",
+    "unit: false, scale: sqrt_dim",
 };
 
 static void check_close(const float *x, const double *reference, size_t count, const char *yaml,
@@ -178,15 +209,15 @@ static void test_gates_and_betas_at_their_limits_equal_float64(void **state) {
     char yaml[256], more[192];
     for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
         const fl_rule *rule = fl_rule_registry[i];
-        if (rule->gate == FL_GATE_NONE && !rule->beta) continue;
+        if (rule->gate == FL_GATE_NONE && !takes_beta(rule)) continue;
         for (size_t j = 0; j < (rule->gate == FL_GATE_NONE ? 1 : 5); j++) {
-            for (size_t k = 0; k < (rule->beta ? 3 : 1); k++) {
+            for (size_t k = 0; k < (takes_beta(rule) ? 3 : 1); k++) {
                 size_t used = (size_t)snprintf(more, sizeof more, "window: 2");
                 if (rule->gate != FL_GATE_NONE) {
                     used += (size_t)snprintf(more + used, sizeof more - used,
                                              ", gate: {source: constant, value: %s}", gates[j]);
                 }
-                if (rule->beta) {
+                if (takes_beta(rule)) {
                     snprintf(more + used, sizeof more - used, ", beta: {source: constant, value: %s}",
                              betas[k]);
                 }

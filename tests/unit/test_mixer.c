@@ -142,7 +142,7 @@ static void test_rules_fall_together_where_their_formulas_do(void **state) {
 static void test_newer_rules_start_as_the_rules_they_extend(void **state) {
     (void)state;
     fl_mixer_case a, b;
-    open_case(&a, "{rule: gdn2, window: 2}");
+    open_case(&a, "{rule: gdn2, static: true, window: 2}");
     open_case(&b, "{rule: kda, window: 2}");
     share_parameters(&b, &a);
     set_parameter(&a, "gdn2.erase", 0.0f);
@@ -150,14 +150,14 @@ static void test_newer_rules_start_as_the_rules_they_extend(void **state) {
     expect_equal_runs(&a, &b, 2e-6, "gdn2 against kda");
     fl_mixer_case_close(&a);
     fl_mixer_case_close(&b);
-    open_case(&a, "{rule: comba, window: 2}");
+    open_case(&a, "{rule: comba, decay_first: true, window: 2}");
     open_case(&b, "{rule: gated_delta, window: 2}");
     share_parameters(&b, &a);
     set_parameter(&a, "comba.feedback", 40.0f);
     set_parameter(&a, "comba.correction", 0.0f);
     expect_equal_runs(&a, &b, 2e-6, "comba against gated_delta");
     fl_mixer_case_close(&a);
-    open_case(&a, "{rule: delta_product, householder_steps: 1, negative_eigenvalues: false, window: 2}");
+    open_case(&a, "{rule: delta_product, static: true, householder_steps: 1, negative_eigenvalues: false, window: 2}");
     share_parameters(&b, &a);
     set_parameter(&a, "delta_product.key_scale", 1.0f);
     set_parameter(&a, "delta_product.value_scale", 1.0f);

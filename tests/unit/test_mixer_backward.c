@@ -174,6 +174,17 @@ static void test_merges_normaliser_and_routing_have_their_gradients(void **state
         "{rule: kda, sinks: 3}",
         "{rule: oja, window: 2, sinks: 1, cache: {budget: 3, route: self_recall}, merge: half}",
         "{rule: oja, gate: {source: constant, value: 0.9}, beta: {source: constant, value: 0.3}}",
+        "{rule: kda, gate: {form: softplus}, beta: {maximum: 2}, window: 2}",
+        "{rule: gated_delta, gate: {form: softplus}, scale: sqrt_dim}",
+        "{rule: oja, gate: {form: softplus}, scale: 0.3}",
+        "{rule: comba, decay_first: true, window: 2}",
+        "{rule: gdn2, static: true, window: 2}",
+        "{rule: gdn2, negative_eigenvalues: true, factors: {rank: 3}}",
+        "{rule: delta_product, static: true, householder_steps: 3, scale: sqrt_dim}",
+        "{rule: longhorn, diagonal: true}",
+        "{rule: longhorn, diagonal: true, window: 2, sinks: 1, cache: {budget: 3, route: self_recall}}",
+        "{rule: rwkv7, unit: false, scale: 0.5, short_conv: {kernel: 3, init: torch}}",
+        "{rule: rwkv7, sinks: 2}",
     };
     worst = 0.0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(cases[i], FL_RECURRENCE_AUTO);
@@ -235,8 +246,9 @@ static void scaled_read_backward(const fl_rule_input *token, const float *state,
 
 static void test_a_rule_with_its_own_step_has_gradients_of_its_own_parameters(void **state) {
     (void)state;
-    static const fl_rule_parameter parameters[] = {{"write_scale", "HD", "1", "of the value"},
-                                                   {"read_scale", "HD", "1", "of the query"}};
+    static const fl_rule_parameter parameters[] = {
+        {.name = "write_scale", .axes = "HD", .init = "1", .help = "of the value"},
+        {.name = "read_scale", .axes = "HD", .init = "1", .help = "of the query"}};
     const fl_rule rule = {.abi = FL_RULE_ABI,
                           .name = "scaled",
                           .summary = "linear attention with two scales",

@@ -350,9 +350,9 @@ static void check_debug(const case_run *run, const fl_mixer_block *block) {
         for (size_t head = 0; head < heads; head++) {
             size_t at = (token * heads + head) * head_dim;
             float gate[64];
-            for (size_t i = 0; i < head_dim; i++) gate[i] = expf(block->scratch->gate[at + i]);
+            for (size_t i = 0; i < head_dim; i++) gate[i] = expf(block->scratch->projected[FL_PROJECT_GATE][at + i]);
             fl_assert_close(gate, expected[3] + at, head_dim, BOUND, names[3]);
-            fl_assert_close(block->scratch->beta + at / head_dim, expected[4] + at / head_dim, 1, BOUND,
+            fl_assert_close(block->scratch->projected[FL_PROJECT_BETA] + at / head_dim, expected[4] + at / head_dim, 1, BOUND,
                             names[4]);
             fl_assert_close(block->scratch->query + (head * TOKENS + token) * head_dim, expected[0] + at,
                             head_dim, BOUND, names[0]);

@@ -129,7 +129,9 @@ static void test_prepare_backward_is_the_derivative_of_prepare(void **state) {
                                        "feature_map: exp",
                                        "unit: false",
                                        "features: 7",
-                                       "householder_steps: 3, negative_eigenvalues: false"};
+                                       "householder_steps: 3, negative_eigenvalues: false",
+                                       "decay_first: true",
+                                       "static: true"};
     double worst = 0.0;
     for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
         const fl_rule *rule = fl_rule_registry[i];
