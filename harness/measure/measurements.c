@@ -15,6 +15,7 @@ enum {
 #define TEACHER "/errors/teacher_forced/"
 #define PROPAGATED_PATH "/errors/propagated/"
 #define LANGUAGE "/language_model/"
+#define SEQUENCES "/sequences/"
 #define PARTNER(name) .partner = #name
 
 #define ROW(name, kind_, path_, axes_, wanted, ...)                                                          \
@@ -126,6 +127,7 @@ static const struct axis {
     const char *name;
     size_t size, offset;
 } axes[] = {
+    {'S', "sequence", 0, offsetof(fl_text_result, sequences)},
     {'L', "layer", 0, offsetof(fl_text_result, layers)},
     {'H', "head", 0, offsetof(fl_text_result, query_heads)},
     {'N', "kv_head", 0, offsetof(fl_text_result, kv_heads)},

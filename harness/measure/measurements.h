@@ -29,7 +29,8 @@ typedef enum fl_pooling {
     FL_POOL_VARIANCE,           /* n (v + (m - M)^2) added up, over the sum of n */
     FL_POOL_EXPONENTIAL,        /* exp of the pooled partner */
     FL_POOL_SUM,                /* added up; of an array by position, where a run has the position */
-    FL_POOL_LARGEST
+    FL_POOL_LARGEST,
+    FL_POOL_JOIN /* first axis S: one run's after the other's, where all runs have it */
 } fl_pooling;
 
 typedef struct fl_measurement {
@@ -72,7 +73,7 @@ bool fl_measurement_there(const fl_measurement *row, const fl_text_result *resul
 size_t fl_measurement_extent(const fl_text_result *result, char axis);
 /* Where the result keeps that; NULL for an axis that has the same length in every run. */
 size_t *fl_measurement_axis(fl_text_result *result, char axis);
-/* "layer", "head", "kv_head", "position", "quantile", "bin", "edge". */
+/* "sequence", "layer", "head", "kv_head", "position", "quantile", "bin", "edge". */
 const char *fl_measurement_axis_name(char axis);
 /* Sizes of the row's axes; returns the number of elements. */
 size_t fl_measurement_shape(const fl_measurement *row, const fl_text_result *result, size_t shape[4]);

@@ -2,10 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "attn_variants/exact_shares.h"
+#include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/engine/block.h"
 #include "harness/engine/session.h"
@@ -41,6 +43,7 @@ typedef struct {
     double *concentration, *residual_signal; /* [Hkv][block]: C and R of one layer and block */
     fl_trend_signals trends;                 /* room 0 when not wanted */
     fl_text_totals totals;
+    size_t sequence; /* the one at hand */
     fl_mechanism_run *runs;
     size_t run_count;
     fl_exact_shares shares;      /* among runs */
@@ -119,6 +122,11 @@ static void add_state_norms(fl_evaluation *evaluation, fl_text_result *result, c
     }
 }
 
+/* Place of a layer in arrays [S][L]. */
+static size_t in_sequence(const fl_evaluation *evaluation, size_t layer) {
+    return evaluation->sequence * evaluation->layers + layer;
+}
+
 /* The call's q, k and v, where the mechanism adapts their projections. */
 static fl_status adapt_inputs(fl_evaluation *evaluation, const fl_adapter *adapter, const fl_layer_view *view,
                               fl_mixer_call *call, fl_error *error) {
@@ -173,8 +181,10 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
                            evaluation->mix, evaluation->adapted.low, evaluation->projected);
     }
     double *positions = &result->position_nmse[view->layer * evaluation->positions + view->first_position];
-    result->mse[view->layer] += add_errors(evaluation, view->tokens, view->attention_output,
-                                           evaluation->projected, positions, &result->cosine[view->layer]);
+    const double squared = add_errors(evaluation, view->tokens, view->attention_output, evaluation->projected,
+                                      positions, &result->cosine[view->layer]);
+    result->mse[view->layer] += squared;
+    result->sequence_squared_error[in_sequence(evaluation, view->layer)] += squared;
     return FL_OK;
 }
 
@@ -184,14 +194,24 @@ static void add_moments(fl_evaluation *evaluation, size_t rows, size_t columns, 
     for (size_t row = 0; row < rows; row++) fl_moments_add(&target[row % targets], &evaluation->moments[row]);
 }
 
+/* Of whole rows [tokens][E], in all and of the sequence. */
+static void add_output_moments(fl_evaluation *evaluation, size_t tokens, const float *x, fl_moments *all,
+                               fl_moments *of_sequence) {
+    add_moments(evaluation, tokens, evaluation->model_dim, x, 1, all);
+    for (size_t row = 0; row < tokens; row++) fl_moments_add(of_sequence, &evaluation->moments[row]);
+}
+
 static void keep_frozen(fl_evaluation *evaluation, const fl_layer_view *view) {
     fl_text_totals *totals = &evaluation->totals;
     size_t width = evaluation->model_dim, heads = evaluation->heads;
-    add_moments(evaluation, view->tokens, width, view->attention_output, 1, &totals->attention[view->layer]);
+    const size_t layer = view->layer, at_sequence = in_sequence(evaluation, layer);
+    add_output_moments(evaluation, view->tokens, view->attention_output, &totals->attention[layer],
+                       &totals->sequence_attention[at_sequence]);
     add_moments(evaluation, view->tokens * heads, evaluation->mix_dim / heads, view->mix, heads,
                 &totals->head[view->layer * heads]);
     if (!evaluation->options->propagated) return;
-    add_moments(evaluation, view->tokens, width, view->residual, 1, &totals->residual[view->layer]);
+    add_output_moments(evaluation, view->tokens, view->residual, &totals->residual[layer],
+                       &totals->sequence_residual[at_sequence]);
     size_t at = view->layer * evaluation->block * width, bytes = view->tokens * width * sizeof(float);
     memcpy(evaluation->attention + at, view->attention_output, bytes);
     memcpy(evaluation->residual + at, view->residual, bytes);
@@ -250,12 +270,15 @@ static fl_status observe_propagated(void *context, const fl_layer_view *view, fl
     if (!evaluation->options->propagated) return FL_OK;
     size_t at = view->layer * evaluation->positions + view->first_position;
     size_t frozen = view->layer * evaluation->block * evaluation->model_dim;
-    result->attention_mse[view->layer] +=
-        add_errors(evaluation, view->tokens, evaluation->attention + frozen, view->attention_output,
-                   &result->attention_position_nmse[at], NULL);
-    result->residual_mse[view->layer] +=
-        add_errors(evaluation, view->tokens, evaluation->residual + frozen, view->residual,
-                   &result->residual_position_nmse[at], NULL);
+    const double attention = add_errors(evaluation, view->tokens, evaluation->attention + frozen,
+                                        view->attention_output, &result->attention_position_nmse[at], NULL);
+    const double residual = add_errors(evaluation, view->tokens, evaluation->residual + frozen,
+                                       view->residual, &result->residual_position_nmse[at], NULL);
+    const size_t at_sequence = in_sequence(evaluation, view->layer);
+    result->attention_mse[view->layer] += attention;
+    result->residual_mse[view->layer] += residual;
+    result->sequence_attention_squared_error[at_sequence] += attention;
+    result->sequence_residual_squared_error[at_sequence] += residual;
     return FL_OK;
 }
 
@@ -267,6 +290,7 @@ static void add_reference_scores(fl_evaluation *evaluation, const int32_t *ids, 
         double loss = fl_logit_scorer_cross_entropy(scorer, scorer->reference_logits, scorer->reference_row,
                                                     row, ids[first + row + 1]);
         evaluation->totals.full_cross_entropy += loss;
+        evaluation->totals.sequence_full_cross_entropy[evaluation->sequence] += loss;
         evaluation->totals.full_position_cross_entropy[first + row] += loss;
         evaluation->totals.position_scored[first + row] += 1.0;
     }
@@ -277,9 +301,12 @@ static void add_scores(fl_evaluation *evaluation, fl_text_result *result, const 
     const fl_logit_scorer *scorer = &evaluation->scorer;
     for (size_t row = 0; row < rows; row++) {
         result->kl += scorer->divergence[row];
+        result->sequence_kl[evaluation->sequence] += scorer->divergence[row];
         result->position_kl[first + row] += scorer->divergence[row];
         size_t largest = scorer->row[row].largest;
-        if (largest != SIZE_MAX && largest == scorer->reference_row[row].largest) result->agreement += 1.0;
+        const bool agrees = largest != SIZE_MAX && largest == scorer->reference_row[row].largest;
+        result->agreement += agrees ? 1.0 : 0.0;
+        result->sequence_agreement[evaluation->sequence] += agrees ? 1.0 : 0.0;
         if (!result->diverged && !isfinite(scorer->row[row].log_sum_exp)) {
             result->diverged = true;
             snprintf(result->diverged_at, sizeof result->diverged_at, "logits, position %zu", first + row);
@@ -288,6 +315,7 @@ static void add_scores(fl_evaluation *evaluation, fl_text_result *result, const 
         double loss =
             fl_logit_scorer_cross_entropy(scorer, scorer->logits, scorer->row, row, ids[first + row + 1]);
         result->cross_entropy += loss;
+        result->sequence_cross_entropy[evaluation->sequence] += loss;
         result->position_cross_entropy[first + row] += loss;
     }
 }
@@ -379,7 +407,18 @@ static fl_status start_sequence(fl_evaluation *evaluation, size_t length, fl_err
     return FL_OK;
 }
 
-static fl_status finish_sequence(fl_evaluation *evaluation, size_t length, fl_error *error) {
+/* 48 bits: what a float64 holds exactly, with room to spare. */
+static double hash_of_ids(const int32_t *ids, size_t length) {
+    const fl_hash hash = fl_hash_bytes(ids, length * sizeof *ids);
+    char first[13] = "";
+    memcpy(first, hash.text, sizeof first - 1);
+    return (double)strtoull(first, NULL, 16);
+}
+
+static fl_status finish_sequence(fl_evaluation *evaluation, const int32_t *ids, size_t length,
+                                 fl_error *error) {
+    evaluation->totals.sequence_ids_hash[evaluation->sequence] = hash_of_ids(ids, length);
+    evaluation->totals.sequence_tokens[evaluation->sequence] = (double)length;
     for (size_t p = 0; p < length; p++) evaluation->totals.position_count[p] += 1.0;
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
@@ -401,6 +440,7 @@ static fl_status evaluate_sequences(fl_evaluation *evaluation, const fl_sequence
     for (size_t s = 0; s < sequences->count; s++) total += sequences->lengths[s];
     for (size_t s = 0; s < sequences->count; s++) {
         size_t length = sequences->lengths[s];
+        evaluation->sequence = s;
         FL_TRY(start_sequence(evaluation, length, error));
         for (size_t first = 0; first < length; first += evaluation->block) {
             size_t tokens = length - first < evaluation->block ? length - first : evaluation->block;
@@ -414,7 +454,7 @@ static fl_status evaluate_sequences(fl_evaluation *evaluation, const fl_sequence
             if (status != FL_OK) return fl_error_prepend(error, status, "text evaluation, sequence %zu", s);
             done += tokens;
         }
-        FL_TRY(finish_sequence(evaluation, length, error));
+        FL_TRY(finish_sequence(evaluation, sequences->ids[s], length, error));
     }
     fl_progress_report(progress, "text evaluation", total, total);
     return FL_OK;
@@ -510,7 +550,7 @@ static void release(fl_evaluation *evaluation) {
 }
 
 static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *mechanisms, size_t count,
-                        fl_text_result *results, fl_error *error) {
+                        size_t sequences, fl_text_result *results, fl_error *error) {
     const fl_model_config *config = &evaluation->network->model->config;
     const fl_text_evaluation_options *options = evaluation->options;
     evaluation->layers = config->layers;
@@ -525,7 +565,8 @@ static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *me
                             .query_heads = config->query_heads,
                             .kv_heads = config->kv_heads,
                             .head_dim = config->head_dim,
-                            .positions = evaluation->positions};
+                            .positions = evaluation->positions,
+                            .sequences = sequences};
     FL_TRY(fl_text_totals_create(options, &sizes, &evaluation->totals, error));
     for (size_t r = 0; r < count; r++) {
         results[r] = sizes;
@@ -559,7 +600,7 @@ fl_status fl_text_evaluation_run(const fl_network *network, const fl_sequences *
         FL_TRY_DONE(status, fl_trend_signals_create(network->model->config.layers, shape->query_heads,
                                                     shape->kv_heads, tokens, &evaluation.trends, error));
     }
-    FL_TRY_DONE(status, create(&evaluation, mechanisms, count, results, error));
+    FL_TRY_DONE(status, create(&evaluation, mechanisms, count, sequences->count, results, error));
     FL_TRY_DONE(status, evaluate_sequences(&evaluation, sequences, progress, &seconds, error));
     for (size_t r = 0; r < count; r++) {
         results[r].linear_share /= (double)results[r].scored_tokens;

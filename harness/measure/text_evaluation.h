@@ -31,7 +31,7 @@ typedef struct fl_text_evaluation_options {
 /* Every measured array and figure is a member; measurements.inc says of each its shape, units and meaning. Arrays are fl_memory
  * blocks, float64, NULL when not asked for; figures that were not measured are NaN. */
 typedef struct fl_text_result {
-    size_t layers, query_heads, kv_heads, positions, head_dim; /* positions: of the longest sequence */
+    size_t layers, query_heads, kv_heads, positions, head_dim, sequences; /* positions: of the longest sequence */
     bool diverged;
     char diverged_at[96]; /* "teacher forced, layer 3, head 2, position 17" */
 #define ARRAY(member, ...) double *member;

@@ -43,6 +43,11 @@ fl_status fl_text_totals_create(const fl_text_evaluation_options *options, const
     FL_TRY_DONE(status, FL_ALLOCATE(&out->attention, layers, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->residual, layers, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->head, layers * sizes->query_heads, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->sequence_ids_hash, sizes->sequences, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->sequence_tokens, sizes->sequences, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->sequence_full_cross_entropy, sizes->sequences, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->sequence_attention, sizes->sequences * layers, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->sequence_residual, sizes->sequences * layers, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->key_concentration, keys, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->projection_residual, keys, error));
     return FL_OK;
@@ -58,6 +63,11 @@ void fl_text_totals_release(fl_text_totals *totals) {
     fl_memory_free(totals->attention);
     fl_memory_free(totals->residual);
     fl_memory_free(totals->head);
+    fl_memory_free(totals->sequence_ids_hash);
+    fl_memory_free(totals->sequence_tokens);
+    fl_memory_free(totals->sequence_full_cross_entropy);
+    fl_memory_free(totals->sequence_attention);
+    fl_memory_free(totals->sequence_residual);
     fl_memory_free(totals->key_concentration);
     fl_memory_free(totals->projection_residual);
     *totals = (fl_text_totals){0};
@@ -145,8 +155,37 @@ static void finish_diagnostics(fl_text_result *result, const fl_text_totals *tot
                      totals->position_count, 1.0, NULL);
 }
 
+/* sums, sums_squares [S][L] of moments. */
+static void copy_moments(const fl_moments *moments, size_t count, double *sums, double *sums_squares) {
+    for (size_t i = 0; i < count; i++) {
+        sums[i] = moments[i].sum;
+        sums_squares[i] = moments[i].sum_squares;
+    }
+}
+
+/* What belongs to the frozen model and the text; the errors of a sequence are sums already. */
+static void finish_sequences(fl_text_result *result, const fl_text_totals *totals, size_t model_dim) {
+    const size_t sequences = result->sequences, of_layers = sequences * result->layers;
+    for (size_t s = 0; s < sequences; s++) {
+        result->sequence_ids_hash[s] = totals->sequence_ids_hash[s];
+        result->sequence_tokens[s] = totals->sequence_tokens[s];
+        result->sequence_scored_tokens[s] = totals->sequence_tokens[s] - 1.0;
+        if (result->sequence_output_count != NULL)
+            result->sequence_output_count[s] = totals->sequence_tokens[s] * (double)model_dim;
+        if (result->sequence_full_cross_entropy != NULL)
+            result->sequence_full_cross_entropy[s] = totals->sequence_full_cross_entropy[s];
+    }
+    if (result->sequence_output_sum != NULL)
+        copy_moments(totals->sequence_attention, of_layers, result->sequence_output_sum,
+                     result->sequence_output_sum_squares);
+    if (result->sequence_residual_sum != NULL)
+        copy_moments(totals->sequence_residual, of_layers, result->sequence_residual_sum,
+                     result->sequence_residual_sum_squares);
+}
+
 void fl_text_result_finish(fl_text_result *result, const fl_text_totals *totals, size_t model_dim) {
     memcpy(result->position_count, totals->position_count, result->positions * sizeof(double));
+    finish_sequences(result, totals, model_dim);
     if (result->mse != NULL) finish_teacher_forced(result, totals, (double)model_dim);
     if (result->attention_mse != NULL) finish_propagated(result, totals, (double)model_dim);
     if (result->key_concentration != NULL) finish_diagnostics(result, totals);

@@ -14,6 +14,8 @@ typedef struct fl_text_totals {
     double *key_concentration, *projection_residual;      /* [L][Hkv][P] */
     double *full_position_cross_entropy, *position_scored; /* [P] */
     double full_cross_entropy;
+    double *sequence_ids_hash, *sequence_tokens, *sequence_full_cross_entropy; /* [S] */
+    fl_moments *sequence_attention, *sequence_residual;                        /* [S][L] */
 } fl_text_totals;
 
 fl_status fl_text_totals_create(const fl_text_evaluation_options *options, const fl_text_result *sizes,

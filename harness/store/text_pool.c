@@ -115,8 +115,29 @@ static void pool_single(const fl_text_result *results, size_t count, const fl_me
         *fl_measurement_figure(out, row) = value;
 }
 
+/* One result's block after the other's: the axis of sequences comes first. */
+static fl_status join_array(const fl_text_result *results, size_t count, const fl_measurement *row,
+                            fl_text_result *out, fl_error *error) {
+    size_t shape[4], done = 0;
+    double **slot = fl_measurement_array(out, row);
+    FL_TRY(FL_ALLOCATE(slot, fl_measurement_shape(row, out, shape), error));
+    for (size_t r = 0; r < count; r++) {
+        const size_t elements = fl_measurement_shape(row, &results[r], shape);
+        memcpy(*slot + done, fl_measurement_values(&results[r], row), elements * sizeof **slot);
+        done += elements;
+    }
+    return FL_OK;
+}
+
+static bool all_have(const fl_text_result *results, size_t count, const fl_measurement *row) {
+    for (size_t r = 0; r < count; r++) {
+        if (!fl_measurement_there(row, &results[r])) return false;
+    }
+    return true;
+}
+
 static bool is_pooled_array(const fl_measurement *row) {
-    return row->kind == FL_MEASUREMENT_ARRAY && row->pooling != FL_POOL_NEVER;
+    return row->kind == FL_MEASUREMENT_ARRAY && row->pooling != FL_POOL_NEVER && row->pooling != FL_POOL_JOIN;
 }
 
 static fl_status check_alike(const fl_text_result *results, const char *const *names, size_t count,
@@ -154,6 +175,7 @@ static void pool_sizes(const fl_text_result *results, size_t count, fl_text_resu
     for (size_t r = 0; r < count; r++) {
         const fl_text_result *one = &results[r];
         if (one->positions > out->positions) out->positions = one->positions;
+        out->sequences += one->sequences;
         if (!one->diverged || out->diverged) continue;
         out->diverged = true;
         snprintf(out->diverged_at, sizeof out->diverged_at, "%s", one->diverged_at);
@@ -175,6 +197,8 @@ fl_status fl_text_pool(const fl_text_result *results, const char *const *names, 
             pool_single(results, count, row, out);
         else if (is_pooled_array(row) && fl_measurement_there(row, &results[0]))
             FL_TRY_DONE(status, pool_array(results, count, row, out, error));
+        else if (row->pooling == FL_POOL_JOIN && all_have(results, count, row))
+            FL_TRY_DONE(status, join_array(results, count, row, out, error));
     }
 done:
     if (status != FL_OK) fl_text_result_release(out);

@@ -32,7 +32,8 @@ static bool is_array(const fl_measurement *row) {
 /* All parts measured; every value differs from every other and is positive. */
 static fl_text_result whole_result(double first) {
     static const fl_text_evaluation_options all = {true, true, true, true};
-    fl_text_result result = {.layers = 2, .query_heads = 4, .kv_heads = 2, .positions = 3, .head_dim = 8};
+    fl_text_result result = {
+        .layers = 2, .query_heads = 4, .kv_heads = 2, .positions = 3, .head_dim = 8, .sequences = 2};
     OK(fl_text_result_create(&all, &result, &problem));
     size_t count = 0, shape[4];
     const fl_measurement *rows = fl_measurements(&count);
@@ -175,7 +176,7 @@ static bool row_pooled(const fl_measurement *row) {
 
 /* Whose pool of two equal results is the result itself: not what adds up. */
 static bool row_averaged(const fl_measurement *row) {
-    return row_pooled(row) && row->pooling != FL_POOL_SUM;
+    return row_pooled(row) && row->pooling != FL_POOL_SUM && row->pooling != FL_POOL_JOIN;
 }
 
 /* The exponents are made small; their exponentials would overflow otherwise. */

@@ -224,6 +224,60 @@ static void test_pooling_weighs_sequences_by_their_tokens(void **state) {
     tear_down(&second);
 }
 
+static double sum_of(const double *values, size_t count, size_t stride) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += values[i * stride];
+    return sum;
+}
+
+/* nMSE of a layer from sums of S sequences, arrays [S][L] from that layer on. */
+static double nmse_of_sums(const fl_text_result *r, const double *errors, const double *sums,
+                           const double *squares) {
+    const double n = sum_of(r->sequence_output_count, r->sequences, 1);
+    const double mean = sum_of(sums, r->sequences, r->layers) / n;
+    return sum_of(errors, r->sequences, r->layers) / n /
+           (sum_of(squares, r->sequences, r->layers) / n - mean * mean);
+}
+
+#define ASSERT_NEAR(x, y) assert_true(fabs((x) - (y)) <= 1e-11 * (1.0 + fabs(y)))
+
+static void test_sums_of_sequences_give_the_figures_of_the_text(void **state) {
+    (void)state;
+    fl_bench bench = set_up(0.2f, NULL, NULL);
+    add_sequence(&bench, LONGEST, 1);
+    add_sequence(&bench, 9, 2);
+    add_sequence(&bench, 600, 3); /* more than a block */
+    add_sequence(&bench, 9, 2);
+    fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, KDA);
+    fl_text_result r;
+    evaluate(&bench, &mechanism, 1, &EVERYTHING, &r);
+    assert_int_equal(r.sequences, 4);
+    assert_true(sum_of(r.sequence_tokens, 4, 1) == (double)r.tokens);
+    assert_true(sum_of(r.sequence_scored_tokens, 4, 1) == (double)r.scored_tokens);
+    ASSERT_NEAR(sum_of(r.sequence_cross_entropy, 4, 1) / (double)r.scored_tokens, r.cross_entropy);
+    ASSERT_NEAR(sum_of(r.sequence_full_cross_entropy, 4, 1) / (double)r.scored_tokens, r.full_cross_entropy);
+    ASSERT_NEAR(sum_of(r.sequence_kl, 4, 1) / (double)r.tokens, r.kl);
+    ASSERT_NEAR(sum_of(r.sequence_agreement, 4, 1) / (double)r.tokens, r.agreement);
+    for (size_t l = 0; l < r.layers; l++) {
+        ASSERT_NEAR(nmse_of_sums(&r, r.sequence_squared_error + l, r.sequence_output_sum + l,
+                                 r.sequence_output_sum_squares + l),
+                    r.nmse[l]);
+        ASSERT_NEAR(nmse_of_sums(&r, r.sequence_attention_squared_error + l, r.sequence_output_sum + l,
+                                 r.sequence_output_sum_squares + l),
+                    r.attention_nmse[l]);
+        ASSERT_NEAR(nmse_of_sums(&r, r.sequence_residual_squared_error + l, r.sequence_residual_sum + l,
+                                 r.sequence_residual_sum_squares + l),
+                    r.residual_nmse[l]);
+    }
+    /* The same text is known again, another is not; equal sequences have equal sums. */
+    assert_true(r.sequence_ids_hash[1] == r.sequence_ids_hash[3]);
+    assert_true(r.sequence_ids_hash[0] != r.sequence_ids_hash[1]);
+    assert_true(r.sequence_kl[1] == r.sequence_kl[3] && r.sequence_kl[1] != r.sequence_kl[0]);
+    fl_text_result_release(&r);
+    fl_test_mechanism_destroy(&mechanism);
+    tear_down(&bench);
+}
+
 static void test_what_was_not_asked_for_is_absent(void **state) {
     (void)state;
     fl_bench bench = set_up(0.2f, NULL, NULL);
@@ -428,6 +482,7 @@ int main(void) {
         cmocka_unit_test(test_the_rule_softmax_has_no_error_and_no_state),
         cmocka_unit_test(test_company_in_a_run_changes_no_number),
         cmocka_unit_test(test_pooling_weighs_sequences_by_their_tokens),
+        cmocka_unit_test(test_sums_of_sequences_give_the_figures_of_the_text),
         cmocka_unit_test(test_what_was_not_asked_for_is_absent),
         cmocka_unit_test(test_linear_share_counts_the_tokens_whose_context_reached_the_state),
         cmocka_unit_test(test_divergence_is_a_result_with_its_first_place),
