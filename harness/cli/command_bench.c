@@ -1,5 +1,6 @@
 /* bench [MODEL]: how fast this machine runs the project, beside what the machine can do. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "harness/cli/bench_report.h"
 #include "harness/cli/bench_rows.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/measure/text_source.h"
 
 enum { MAX_THREADS = 1024, MAX_TOKENS = 1 << 24, TEXT_TOKENS = 1 << 16 };
@@ -269,66 +271,137 @@ static int bench_and_report(const fl_command *command, const fl_bench_settings *
     return reported == FL_OK ? FL_EXIT_OK : FL_EXIT_FAILURE;
 }
 
+typedef struct bench_flags {
+    fl_bench_settings settings;
+    bench_lists lists;
+    const char *json;
+} bench_flags;
+
+static const char *group_names(size_t index) {
+    return index < GROUPS ? groups[index].name : NULL;
+}
+
 static int run(const fl_command *command, int argc, char **argv) {
-    fl_bench_settings settings = {0};
-    bench_lists lists = {0};
-    const char *json = NULL;
-    const fl_flag flags[] = {
-        {"--rows", "LIST", &lists.rows, NULL, NULL,
-         "machine, forward, length, kernels, variants, tasks, training (default: all)"},
-        {"--threads", "LIST", &lists.threads, NULL, NULL, "thread counts (default: 1 and all processors)"},
-        {"--repeats", "N", NULL, &settings.repeats, NULL, "of every row, after a warm-up (default: 5)"},
-        {"--rules", "LIST", &lists.rules, NULL, NULL,
-         "softmax (the frozen model) and rules (default: softmax and the nine common ones)"},
-        {"--lengths", "LIST", &lists.lengths, NULL, NULL,
-         "tokens of the forward rows (default: 128,512,1024,4096)"},
-        {"--long-lengths", "LIST", &lists.long_lengths, NULL, NULL,
-         "tokens of the length rows (default: 1024,4096,16384,65536)"},
-        {"--text", "FILE", &settings.text, NULL, NULL,
-         "what is read, over and over (default: datasets/calibration.txt)"},
-        {"--ids", "FILE.json", &settings.ids, NULL, NULL, "the same as a list of lists of token ids"},
-        {"--mmlu", "DIR", &settings.mmlu, NULL, NULL,
-         "questions in MMLU's layout (default: datasets/questions)"},
-        {"--subjects", "LIST", &lists.subjects, NULL, NULL, "of them (default: all)"},
-        {"--shared-only", NULL, NULL, NULL, &settings.shared_only,
-         "tasks: leave out the rows that run every request by itself, the slowest of all"},
-        {"--questions", "N", NULL, &settings.questions, NULL, "of each subject (default: 10)"},
-        {"--patience", "SECONDS", NULL, &settings.patience, NULL,
-         "that a row goes on repeating for at most (default: 60)"},
-        {"--processor-time", NULL, NULL, NULL, &settings.processor_time,
-         "count all threads' processor time instead: for a machine that is busy otherwise"},
-        {"--quick", NULL, NULL, NULL, &settings.quick,
-         "everything once, and small: a test, not a measurement"},
-        {"--json", "FILE", &json, NULL, NULL, "all of it, with every repeat"},
-    };
+    bench_flags given = {0};
     fl_positionals model;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 0, 1, &model);
+    int code = fl_arguments_parse(command, argc, argv, &given, &model);
     if (code >= 0) return code;
+    fl_bench_settings settings = given.settings;
     if (model.count > 0) settings.model = model.items[0];
-    code = fill_lists(command, &lists, &settings);
+    code = fill_lists(command, &given.lists, &settings);
     if (code < 0) code = check_numbers(command, &settings);
     if (code >= 0) return code;
     fl_error error;
     if (settings.threads.count == 0 && default_threads(&settings, &error) != FL_OK)
         return fl_command_fail(command, &error);
     fl_interrupts_install();
-    return bench_and_report(command, &settings, json);
+    return bench_and_report(command, &settings, given.json);
 }
+
+static const fl_flag flags[] = {
+    {.name = "--rows",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.rows),
+     .words = group_names,
+     .help = "machine, forward, length, kernels, variants, tasks, training (default: all)"},
+    {.name = "--threads",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.threads),
+     .help = "thread counts (default: 1 and all processors)"},
+    {.name = "--repeats",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(bench_flags, settings.repeats),
+     .help = "of every row, after a warm-up (default: 5)"},
+    {.name = "--rules",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.rules),
+     .words = fl_words_rules,
+     .help = "softmax (the frozen model) and rules (default: softmax and the nine common ones)"},
+    {.name = "--lengths",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.lengths),
+     .help = "tokens of the forward rows (default: 128,512,1024,4096)"},
+    {.name = "--long-lengths",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.long_lengths),
+     .help = "tokens of the length rows (default: 1024,4096,16384,65536)"},
+    {.name = "--text",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(bench_flags, settings.text),
+     .help = "what is read, over and over (default: datasets/calibration.txt)"},
+    {.name = "--ids",
+     .value = "FILE.json",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(bench_flags, settings.ids),
+     .help = "the same as a list of lists of token ids"},
+    {.name = "--mmlu",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(bench_flags, settings.mmlu),
+     .help = "questions in MMLU's layout (default: datasets/questions)"},
+    {.name = "--subjects",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(bench_flags, lists.subjects),
+     .help = "of them (default: all)"},
+    {.name = "--shared-only",
+     .offset = offsetof(bench_flags, settings.shared_only),
+     .help = "tasks: leave out the rows that run every request by itself, the slowest of all"},
+    {.name = "--questions",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(bench_flags, settings.questions),
+     .help = "of each subject (default: 10)"},
+    {.name = "--patience",
+     .value = "SECONDS",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(bench_flags, settings.patience),
+     .help = "that a row goes on repeating for at most (default: 60)"},
+    {.name = "--processor-time",
+     .offset = offsetof(bench_flags, settings.processor_time),
+     .help = "count all threads' processor time instead: for a machine that is busy otherwise"},
+    {.name = "--quick",
+     .offset = offsetof(bench_flags, settings.quick),
+     .help = "everything once, and small: a test, not a measurement"},
+    {.name = "--json",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(bench_flags, json),
+     .help = "all of it, with every repeat"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "MODEL",
+     .kind = FL_VALUE_FILE,
+     .optional = true,
+     .help = "a .gguf file or a Hugging Face folder; none: machine and kernels only"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline bench models/smollm2-135m.gguf", .what = "everything, some ten minutes"},
+    {.line = "frostline bench models/smollm2-135m.gguf --rows forward --lengths 512 --threads 2",
+     .what = "one row"},
+    {0},
+};
 
 const fl_command fl_command_bench = {
     .name = "bench",
-    .arguments =
-        "[MODEL] [--rows LIST] [--threads LIST] [--rules LIST] [--lengths LIST] [--quick] [--json FILE]",
     .summary = "measures this machine and how much of it each part of the work uses",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
     .help = "Each thread count begins with the machine's own sgemm peak and memory bandwidth; the other rows "
-            "say what "
-            "share of\n"
-            "them they reach, counted on their own algorithm's arithmetic (docs/performance.md). Without a "
-            "MODEL: machine "
-            "and\n"
-            "kernels. Nothing else should run meanwhile: the last sgemm row of a thread count shows whether "
-            "the machine "
-            "held\n"
-            "its speed.",
+            "say what share of them they reach, counted on their own algorithm's arithmetic "
+            "(docs/performance.md). Nothing else should run meanwhile: the last sgemm row of a thread count "
+            "shows whether the machine held its speed.",
     .run = run,
 };

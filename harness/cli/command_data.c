@@ -1,4 +1,5 @@
 /* data check DIR, data list: what the manifests of public sets say of a folder. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,20 +64,27 @@ static fl_status list_sets(const char *manifests, fl_error *error) {
     return status;
 }
 
+typedef struct data_flags {
+    const char *manifests;
+} data_flags;
+
+static const char *actions(size_t index) {
+    static const char *const words[] = {"check", "list", NULL};
+    return words[index];
+}
+
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *manifests = "datasets/manifests";
-    const fl_flag flags[] = {
-        {"--manifests", "DIR", &manifests, NULL, NULL, "of the sets known (default: datasets/manifests)"}};
+    data_flags given = {.manifests = "datasets/manifests"};
     fl_positionals words;
-    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, 2, &words);
+    int code = fl_arguments_parse(command, argc, argv, &given, &words);
     if (code >= 0) return code;
     fl_error error;
     bool good = true;
     fl_status status = FL_OK;
     if (strcmp(words.items[0], "list") == 0 && words.count == 1) {
-        status = list_sets(manifests, &error);
+        status = list_sets(given.manifests, &error);
     } else if (strcmp(words.items[0], "check") == 0 && words.count == 2) {
-        status = check_folder(words.items[1], manifests, &good, &error);
+        status = check_folder(words.items[1], given.manifests, &good, &error);
     } else {
         return fl_arguments_refuse(command, "either `check DIR` or `list`");
     }
@@ -84,15 +92,39 @@ static int run(const fl_command *command, int argc, char **argv) {
     return good ? FL_EXIT_OK : FL_EXIT_FAILURE;
 }
 
+static const fl_flag flags[] = {
+    {.name = "--manifests",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(data_flags, manifests),
+     .help = "of the sets known (default: datasets/manifests)"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "check|list",
+     .kind = FL_VALUE_CHOICE,
+     .words = actions,
+     .help = "check: whether DIR holds a set unaltered; list: the sets known"},
+    {.name = "DIR", .kind = FL_VALUE_FOLDER, .optional = true, .help = "the folder to check"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline data list", .what = "what is known, where it comes from"},
+    {.line = "frostline data check /data/mmlu", .what = "is it complete and unaltered?"},
+    {0},
+};
+
 const fl_command fl_command_data = {
     .name = "data",
-    .arguments = "check DIR | list [--manifests DIR]",
     .summary = "public data sets: which are known, and whether a folder holds them unaltered",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
     .help =
         "No public set is shipped; a manifest says what one consists of. `check` compares DIR with its own "
-        "manifest.json,\n"
-        "else with every known set of which DIR holds a file, and fails when something is missing or "
-        "altered. A file without\n"
-        "a known SHA-256 is compared by its number of rows.",
+        "manifest.json, else with every known set of which DIR holds a file, and fails when something is "
+        "missing or altered. A file without a known SHA-256 is compared by its number of rows.",
     .run = run,
 };

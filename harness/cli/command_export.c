@@ -1,4 +1,5 @@
 /* export RUN.h5|DIR: numbers of run files for other programs. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/store/run_file.h"
 
 typedef struct wishes {
@@ -138,28 +140,10 @@ static fl_status export_runs(const fl_command *command, const wishes *w, fl_erro
     return status;
 }
 
-static bool is_format(const char *format) {
-    static const char *const formats[] = {"csv", "json", "npz", "latex"};
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        if (strcmp(format, formats[i]) == 0) return true;
-    }
-    return false;
-}
-
 static int run(const fl_command *command, int argc, char **argv) {
     wishes w = {.format = "csv"};
-    const fl_flag flags[] = {
-        {"--format", "FORMAT", &w.format, NULL, NULL, "csv (default), json, npz or latex"},
-        {"--out", "FILE", &w.out, NULL, NULL, "standard output by default (npz needs a file)"},
-        {"--summary", NULL, NULL, NULL, &w.summary,
-         "one row a run: configuration and every metric (LaTeX: what fits a page)"},
-        {"--by", "AXES", &w.by, NULL, NULL,
-         "all datasets with these axes: layer,position (default), layer, layer,head, ..."},
-        {"--lm-eval", "DIR", &w.lm_eval, NULL, NULL, "task results as lm-evaluation-harness writes them"},
-    };
     fl_positionals arguments;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
-                                  &arguments);
+    int code = fl_arguments_parse(command, argc, argv, &w, &arguments);
     if (code >= 0) return code;
     w.paths = arguments.items;
     for (w.path_count = 1; w.path_count < arguments.count; w.path_count++) {
@@ -167,8 +151,6 @@ static int run(const fl_command *command, int argc, char **argv) {
     }
     w.datasets = arguments.items + w.path_count;
     w.dataset_count = arguments.count - w.path_count;
-    if (!is_format(w.format))
-        return fl_arguments_refuse(command, "--format is csv, json, npz or latex, not \"%s\"", w.format);
     if (w.summary + (w.by != NULL) + (w.dataset_count > 0) + (w.lm_eval != NULL) > 1)
         return fl_arguments_refuse(command, "give one of: datasets, --by, --summary, --lm-eval");
     bool arrays = strcmp(w.format, "npz") == 0;
@@ -185,17 +167,64 @@ static int run(const fl_command *command, int argc, char **argv) {
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--format",
+     .value = "FORMAT",
+     .kind = FL_VALUE_CHOICE,
+     .offset = offsetof(wishes, format),
+     .words = fl_words_export_formats,
+     .help = "csv (default), json, npz or latex"},
+    {.name = "--out",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(wishes, out),
+     .help = "standard output by default (npz needs a file)"},
+    {.name = "--summary",
+     .offset = offsetof(wishes, summary),
+     .help = "one row a run: configuration and every metric (LaTeX: what fits a page)"},
+    {.name = "--by",
+     .value = "AXES",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(wishes, by),
+     .help = "all datasets with these axes: layer,position (default), layer, layer,head, ..."},
+    {.name = "--lm-eval",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(wishes, lm_eval),
+     .help = "task results as lm-evaluation-harness writes them"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "PATH", .kind = FL_VALUE_FILE, .help = "a run file, or a folder of them"},
+    {.name = "DATASET",
+     .kind = FL_VALUE_TEXT,
+     .optional = true,
+     .repeated = true,
+     .help = "a path inside the run files (errors/teacher_forced/nmse) or a group (tasks/mmlu/items); "
+             "further PATHs come before"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline export results/quickstart --summary --format latex", .what = "a table for a paper"},
+    {.line = "frostline export results/quickstart errors/teacher_forced/nmse --out nmse.csv",
+     .what = "one trace of all runs, in long form"},
+    {.line = "frostline export results/quickstart --lm-eval lm_eval",
+     .what = "for tools that read lm-evaluation-harness"},
+    {0},
+};
+
 const fl_command fl_command_export = {
     .name = "export",
-    .arguments = "RUN.h5|DIR ... [DATASET ...] [--summary] [--by AXES] [--format FORMAT] [--out FILE]",
     .summary = "numbers of run files as CSV, JSON, NPZ, LaTeX, or as lm-evaluation-harness files",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
     .help = "Tables are in long form: one row a run and layer, position, ...; beside them the settings that "
-            "differ between\n"
-            "the runs. DATASET is a path inside the run files (errors/teacher_forced/nmse) or a group "
-            "(tasks/mmlu/items).\n"
+            "differ between the runs.\n"
             "NPZ of a single file holds its datasets with their own shapes, under their paths.\n"
             "--lm-eval reads the tasks' data files again for the texts; where they are gone or changed, "
-            "texts are "
-            "null.",
+            "texts are null.",
     .run = run,
 };

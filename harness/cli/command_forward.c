@@ -1,4 +1,5 @@
 /* forward MODEL: one pass over one sequence, everything kept. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <cjson/cJSON.h>
@@ -220,33 +221,67 @@ done:
 
 static int run(const fl_command *command, int argc, char **argv) {
     forward_request request = {0};
-    const fl_flag flags[] = {
-        {"--ids", "FILE.json", &request.ids, NULL, NULL, "the sequence: a list of token ids"},
-        {"--text", "FILE", &request.text, NULL, NULL, "the sequence: a text, tokenised whole"},
-        {"--config", "CONFIG", &request.config, NULL, NULL,
-         "linearise with this config's variant (one cell)"},
-        {"--out", "FILE.h5", &request.out, NULL, NULL, "where the result goes"},
-        {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
-    };
     fl_positionals model;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, 1, &model);
+    int code = fl_arguments_parse(command, argc, argv, &request, &model);
     if (code >= 0) return code;
     request.model = model.items[0];
-    if ((request.ids == NULL) == (request.text == NULL)) {
-        return fl_arguments_refuse(command, "exactly one of --ids and --text is needed");
-    }
-    if (request.out == NULL) return fl_arguments_refuse(command, "--out is needed");
     fl_error error;
     return forward(&request, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--ids",
+     .value = "FILE.json",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(forward_request, ids),
+     .need = FL_NEED_EITHER,
+     .help = "the sequence: a list of token ids"},
+    {.name = "--text",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(forward_request, text),
+     .need = FL_NEED_EITHER,
+     .help = "the sequence: a text, tokenised whole"},
+    {.name = "--config",
+     .value = "CONFIG",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(forward_request, config),
+     .help = "linearise with this config's variant (one cell)"},
+    {.name = "--out",
+     .value = "FILE.h5",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(forward_request, out),
+     .need = FL_NEED_ALWAYS,
+     .help = "where the result goes"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(forward_request, threads),
+     .help = "0, the default: all processors"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "MODEL", .kind = FL_VALUE_FILE, .help = "a .gguf file or a Hugging Face folder"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline forward models/smollm2-135m.gguf --text datasets/reading.txt --out pass.h5",
+     .what = "logits and hidden states of the frozen model"},
+    {.line = "frostline forward models/smollm2-135m.gguf --ids ids.json --config my.yaml --out linear.h5",
+     .what = "the same of a linearised one"},
+    {0},
+};
+
 const fl_command fl_command_forward = {
     .name = "forward",
-    .arguments = "MODEL --ids FILE.json | --text FILE [--config CONFIG] --out FILE.h5",
     .summary = "one model pass over one sequence, everything kept in HDF5",
-    .help =
-        "Datasets: /ids [T], /logits [T][V], /token_log_probabilities [T-1], /hidden [L+1][T][D], "
-        "/attention_input and\n"
-        "/attention_output [L][T][D]. /hidden follows Hugging Face: its last row is after the final norm.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "Datasets: /ids [T], /logits [T][V], /token_log_probabilities [T-1], /hidden [L+1][T][D], "
+            "/attention_input and /attention_output [L][T][D]. /hidden follows Hugging Face: its last row is "
+            "after the final norm.",
     .run = run,
 };

@@ -1,4 +1,5 @@
 /* generate MODEL: text sampled from the frozen model, or from it with a config's variant. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,27 +174,8 @@ static int check(const fl_command *command, const generate_request *request) {
 
 static int run(const fl_command *command, int argc, char **argv) {
     generate_request request = {.seed = 1, .sequences = 1, .tokens = 256, .temperature = 1, .top_p = 1};
-    const char *temperature = NULL, *top_p = NULL;
-    const fl_flag flags[] = {
-        {"--tokens", "N", NULL, &request.tokens, NULL, "of each sequence (default: 256)"},
-        {"--sequences", "N", NULL, &request.sequences, NULL, "how many (default: 1)"},
-        {"--temperature", "T", &temperature, NULL, NULL, "1, the default: the model's own; 0: the likeliest"},
-        {"--top-p", "P", &top_p, NULL, NULL, "from the likeliest tokens that reach P (default: 1, all)"},
-        {"--top-k", "K", NULL, &request.top_k, NULL, "from the K likeliest tokens (default: 0, all)"},
-        {"--seed", "S", NULL, &request.seed, NULL, "of the draws (default: 1)"},
-        {"--prompt", "TEXT", &request.prompt, NULL, NULL, "what every document begins with"},
-        {"--prompt-file", "FILE", &request.prompt_file, NULL, NULL, "the same, from a file"},
-        {"--config", "CONFIG", &request.config, NULL, NULL,
-         "linearised with this config's variant (one cell)"},
-        {"--ids", NULL, NULL, NULL, &request.as_ids, "a JSON list of lists of token ids instead of text"},
-        {"--out", "FILE", &request.out, NULL, NULL, "instead of standard output"},
-        {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
-    };
     fl_positionals model;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, 1, &model);
-    if (code < 0)
-        code = fl_arguments_number(command, "--temperature", temperature, 0, 1e6, &request.temperature);
-    if (code < 0) code = fl_arguments_number(command, "--top-p", top_p, 0, 1, &request.top_p);
+    int code = fl_arguments_parse(command, argc, argv, &request, &model);
     if (code < 0) code = check(command, &request);
     if (code >= 0) return code;
     request.model = model.items[0];
@@ -202,16 +184,91 @@ static int run(const fl_command *command, int argc, char **argv) {
     return generate(&request, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--tokens",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(generate_request, tokens),
+     .help = "of each sequence (default: 256)"},
+    {.name = "--sequences",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(generate_request, sequences),
+     .help = "how many (default: 1)"},
+    {.name = "--temperature",
+     .value = "T",
+     .kind = FL_VALUE_NUMBER,
+     .offset = offsetof(generate_request, temperature),
+     .maximum = 1e6,
+     .help = "1, the default: the model's own; 0: the likeliest"},
+    {.name = "--top-p",
+     .value = "P",
+     .kind = FL_VALUE_NUMBER,
+     .offset = offsetof(generate_request, top_p),
+     .maximum = 1,
+     .help = "from the likeliest tokens that reach P (default: 1, all)"},
+    {.name = "--top-k",
+     .value = "K",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(generate_request, top_k),
+     .help = "from the K likeliest tokens (default: 0, all)"},
+    {.name = "--seed",
+     .value = "S",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(generate_request, seed),
+     .help = "of the draws (default: 1)"},
+    {.name = "--prompt",
+     .value = "TEXT",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(generate_request, prompt),
+     .help = "what every document begins with"},
+    {.name = "--prompt-file",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(generate_request, prompt_file),
+     .help = "the same, from a file"},
+    {.name = "--config",
+     .value = "CONFIG",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(generate_request, config),
+     .help = "linearised with this config's variant (one cell)"},
+    {.name = "--ids",
+     .offset = offsetof(generate_request, as_ids),
+     .help = "a JSON list of lists of token ids instead of text"},
+    {.name = "--out",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(generate_request, out),
+     .help = "instead of standard output"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(generate_request, threads),
+     .help = "0, the default: all processors"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "MODEL", .kind = FL_VALUE_FILE, .help = "a .gguf file or a Hugging Face folder"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline generate models/smollm2-135m.gguf --tokens 200 --prompt 'The sea'",
+     .what = "a text, to the screen"},
+    {.line = "frostline generate models/smollm2-135m.gguf --ids --sequences 64 --tokens 1024 --out own.json",
+     .what = "what a mechanism can be calibrated on where there is no other text: train: {ids: own.json}"},
+    {0},
+};
+
 const fl_command fl_command_generate = {
     .name = "generate",
-    .arguments = "MODEL [--tokens N] [--sequences N] [--temperature T] [--prompt TEXT] [--ids] [--out FILE]",
     .summary = "samples text from the frozen model, or from it with a variant",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
     .help = "A sequence is one document after another: where the model ends one (its end-of-text token, kept "
-            "in the text), the\n"
-            "next starts from nothing but the prompt. The same model, seed and thread count give the same "
-            "text.\n"
-            "Text of its own can calibrate a mechanism where there is no other: frostline generate MODEL "
-            "--ids --sequences 64\n"
-            "--tokens 1024 --out own.json, then train: {ids: own.json}.",
+            "in the text), the next starts from nothing but the prompt. The same model, seed and thread "
+            "count give the same text.",
     .run = run,
 };

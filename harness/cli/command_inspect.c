@@ -78,16 +78,31 @@ static fl_status inspect(const char *path, fl_error *error) {
 
 static int run(const fl_command *command, int argc, char **argv) {
     fl_positionals file;
-    int code = fl_arguments_parse(command, argc, argv, NULL, 0, 1, 1, &file);
+    int code = fl_arguments_parse(command, argc, argv, NULL, &file);
     if (code >= 0) return code;
     fl_error error;
     return inspect(file.items[0], &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_positional positionals[] = {
+    {.name = "PATH",
+     .kind = FL_VALUE_FILE,
+     .help = "a checkpoint, a model's folder, a run file, or the folder of a sweep"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline inspect models/smollm2-135m.gguf", .what = "architecture, tensors, tokenizer"},
+    {.line = "frostline inspect results/quickstart", .what = "the cells of a sweep"},
+    {.line = "frostline inspect results/quickstart/0123456789ab.h5",
+     .what = "the datasets and the resolved config of one"},
+    {0},
+};
+
 const fl_command fl_command_inspect = {
     .name = "inspect",
-    .arguments = "FILE|DIR",
     .summary = "what a checkpoint, a model folder, a run file or a sweep's folder holds",
-    .help = NULL,
+    .positionals = positionals,
+    .examples = examples,
     .run = run,
 };

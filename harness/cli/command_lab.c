@@ -1,5 +1,6 @@
 /* lab [RULE...]: what a rule's state can hold, without a model. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/config/node.h"
 #include "harness/measure/memory_lab.h"
 
@@ -16,8 +18,8 @@ enum { MAX_COUNTS = 32, YAML_BYTES = 512 };
 
 typedef struct lab_request {
     fl_memory_lab_options options;
-    size_t threads, count, pairs[MAX_COUNTS];
-    const char *gate, *beta, *out;
+    size_t threads, seed, count, pairs[MAX_COUNTS];
+    const char *list, *gate, *beta, *out; /* list: the pairs as they were written */
 } lab_request;
 
 static bool has_option(const fl_rule *rule, const char *key) {
@@ -149,66 +151,118 @@ static bool parse_counts(const char *text, lab_request *request) {
 }
 
 static int run(const fl_command *command, int argc, char **argv) {
-    lab_request request = {
-        .options = {.dimension = 32, .trials = 50, .overwrite = false, .seed = 1}, .gate = "1", .beta = "1"};
-    const char *pairs = "1,2,4,8,16,32,64,128", *concentration = "0";
-    size_t seed = 1;
-    const fl_flag flags[] = {
-        {"--pairs", "LIST", &pairs, NULL, NULL, "numbers of key-value pairs (default: 1,2,4,8,16,32,64,128)"},
-        {"--dimension", "N", NULL, &request.options.dimension, NULL, "of keys and values (default: 32)"},
-        {"--trials", "N", NULL, &request.options.trials, NULL, "independent draws (default: 50)"},
-        {"--concentration", "C", &concentration, NULL, NULL,
-         "how much keys share a direction, 0 to below 1 (default: 0)"},
-        {"--overwrite", NULL, NULL, NULL, &request.options.overwrite, "write a second value under every key"},
-        {"--gate", "G", &request.gate, NULL, NULL, "constant gate of rules that take one (default: 1)"},
-        {"--beta", "B", &request.beta, NULL, NULL, "constant beta of rules that take one (default: 1)"},
-        {"--seed", "N", NULL, &seed, NULL, "of the draws (default: 1)"},
-        {"--out", "FILE.csv", &request.out, NULL, NULL, "as CSV; without it, a table on standard output"},
-        {"--threads", "N", NULL, &request.threads, NULL, "0, the default: all processors"},
-    };
+    lab_request request = {.options = {.dimension = 32, .trials = 50, .overwrite = false, .seed = 1},
+                           .gate = "1",
+                           .beta = "1",
+                           .list = "1,2,4,8,16,32,64,128",
+                           .seed = 1};
     fl_positionals rules;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 0, (size_t)argc,
-                                  &rules);
+    int code = fl_arguments_parse(command, argc, argv, &request, &rules);
     if (code >= 0) return code;
-    if (!parse_counts(pairs, &request)) return fl_arguments_refuse(command, "--pairs is a list like 4,8,16");
-    char *end = NULL;
-    request.options.concentration = strtod(concentration, &end);
-    if (end == concentration || *end != '\0' ||
-        !(request.options.concentration >= 0 && request.options.concentration < 1)) {
+    if (!parse_counts(request.list, &request))
+        return fl_arguments_refuse(command, "--pairs is a list like 4,8,16");
+    if (!(request.options.concentration >= 0 && request.options.concentration < 1)) {
         return fl_arguments_refuse(command, "--concentration is a number from 0 to below 1");
     }
     if (request.options.dimension == 0 || request.options.trials == 0) {
         return fl_arguments_refuse(command, "--dimension and --trials are at least 1");
     }
-    request.options.seed = seed;
+    request.options.seed = request.seed;
     fl_error error;
     return write_lab(&request, &rules, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--pairs",
+     .value = "LIST",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(lab_request, list),
+     .help = "numbers of key-value pairs (default: 1,2,4,8,16,32,64,128)"},
+    {.name = "--dimension",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(lab_request, options.dimension),
+     .help = "of keys and values (default: 32)"},
+    {.name = "--trials",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(lab_request, options.trials),
+     .help = "independent draws (default: 50)"},
+    {.name = "--concentration",
+     .value = "C",
+     .kind = FL_VALUE_NUMBER,
+     .offset = offsetof(lab_request, options.concentration),
+     .help = "how much keys share a direction, 0 to below 1 (default: 0)"},
+    {.name = "--overwrite",
+     .offset = offsetof(lab_request, options.overwrite),
+     .help = "write a second value under every key"},
+    {.name = "--gate",
+     .value = "G",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(lab_request, gate),
+     .help = "constant gate of rules that take one (default: 1)"},
+    {.name = "--beta",
+     .value = "B",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(lab_request, beta),
+     .help = "constant beta of rules that take one (default: 1)"},
+    {.name = "--seed",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(lab_request, seed),
+     .help = "of the draws (default: 1)"},
+    {.name = "--out",
+     .value = "FILE.csv",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(lab_request, out),
+     .help = "as CSV; without it, a table on standard output"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(lab_request, threads),
+     .help = "0, the default: all processors"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "RULE",
+     .kind = FL_VALUE_TEXT,
+     .optional = true,
+     .repeated = true,
+     .words = fl_words_rules,
+     .help = "a name, or a variant mapping; none: every rule whose state is a matrix"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline lab linear delta --overwrite",
+     .what = "accumulation blends old and new values, the delta rule does not"},
+    {.line = "frostline lab '{rule: kda, gate: {source: constant, value: 0.99}, beta: {source: constant, "
+             "value: 0.5}}'",
+     .what = "one variant, as a config would write it"},
+    {0},
+};
+
 const fl_command fl_command_lab = {
     .name = "lab",
-    .arguments = "[RULE...] [--pairs LIST] [--overwrite] [--out FILE.csv]",
     .summary = "memory experiments: what a rule's state can hold, without a model",
-    .help =
-        "Random unit keys and values are written one after another and then read back. RULE is a name or a "
-        "variant mapping;\n"
-        "none: every rule whose state is a matrix, with constant gate and beta:\n"
-        "    frostline lab linear delta '{rule: kda, gate: {source: constant, value: 0.99}, beta: {source: "
-        "constant, value: 0.5}}'\n"
-        "recall error: mean squared distance from the newest value (|v| = 1), with its standard error over "
-        "trials; cosine, (old):\n"
-        "with the newest and the overwritten value; accuracy: nearest newest value is the right one.\n"
-        "\n"
-        "The three classic checks:\n"
-        "  regrouped sum   `step - chunk`: attention regrouped into chunks equals the recurrence, so the "
-        "column is rounding only\n"
-        "  overwrite       --overwrite: plain accumulation (linear) answers with a blend of old and new "
-        "value, "
-        "the delta rule with\n"
-        "                  the new one\n"
-        "  capacity        --pairs beyond --dimension: no rule with a state of fixed size recalls more pairs "
-        "than its keys have\n"
-        "                  dimensions; the error of {rule: linear, feature_map: identity} is\n"
-        "                  (pairs - 1) / dimension",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "Random unit keys and values are written one after another and then read back, with constant "
+            "gate and beta.\n"
+            "recall error: mean squared distance from the newest value (|v| = 1), with its standard error "
+            "over trials; cosine, (old): with the newest and the overwritten value; accuracy: nearest newest "
+            "value is the right one.\n"
+            "\n"
+            "The three classic checks:\n"
+            "  regrouped sum   `step - chunk`: attention regrouped into chunks equals the\n"
+            "                  recurrence, so the column is rounding only\n"
+            "  overwrite       --overwrite: plain accumulation (linear) answers with a blend\n"
+            "                  of old and new value, the delta rule with the new one\n"
+            "  capacity        --pairs beyond --dimension: no rule with a state of fixed\n"
+            "                  size recalls more pairs than its keys have dimensions; the\n"
+            "                  error of {rule: linear, feature_map: identity} is\n"
+            "                  (pairs - 1) / dimension",
     .run = run,
 };

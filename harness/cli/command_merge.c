@@ -1,4 +1,5 @@
 /* merge FILE|DIR...: run files of one cell pooled into one. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,25 +55,52 @@ static fl_status merge(const fl_positionals *arguments, const char *out, fl_erro
     return status;
 }
 
+typedef struct merge_flags {
+    const char *out;
+} merge_flags;
+
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *out = NULL;
-    const fl_flag flags[] = {{"--out", "FILE.h5", &out, NULL, NULL, "the pooled run file"}};
+    merge_flags given = {0};
     fl_positionals arguments;
-    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &arguments);
+    int code = fl_arguments_parse(command, argc, argv, &given, &arguments);
     if (code >= 0) return code;
-    if (out == NULL) return fl_arguments_refuse(command, "--out is needed");
     fl_error error;
-    return merge(&arguments, out, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+    return merge(&arguments, given.out, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
+
+static const fl_flag flags[] = {
+    {.name = "--out",
+     .value = "FILE.h5",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(merge_flags, out),
+     .need = FL_NEED_ALWAYS,
+     .help = "the pooled run file"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "PATH",
+     .kind = FL_VALUE_FILE,
+     .repeated = true,
+     .help = "a run file, or a folder that stands for all its run files"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline merge results/part1/0123456789ab.h5 results/part2/0123456789ab.h5 --out all.h5",
+     .what = "one cell measured on two texts"},
+    {.line = "frostline merge results/seeds --out seeds.h5", .what = "every run file of a folder"},
+    {0},
+};
 
 const fl_command fl_command_merge = {
     .name = "merge",
-    .arguments = "FILE|DIR... --out FILE.h5",
     .summary = "run files of one cell (other texts, seeds, task items) pooled into one",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
     .help = "Counts, sums and variances are pooled exactly, task items put together and their metrics made "
-            "anew; every\n"
-            "run stays visible inside. A folder stands for all its run files. A run that is missing, "
-            "unfinished or\n"
-            "measured otherwise, or an item that two runs hold, is refused by name.",
+            "anew; every run stays visible inside. A run that is missing, unfinished or measured otherwise, "
+            "or an item that two runs hold, is refused by name.",
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* plan CONFIG: what `run` would do, without doing it; or a Slurm job that does it. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "harness/cli/arguments.h"
@@ -120,15 +121,8 @@ static void warn(const fl_command *command, const fl_cell_list *list) {
 
 static int run(const fl_command *command, int argc, char **argv) {
     plan_flags given = {.out = "results"};
-    const fl_flag flags[] = {
-        {"--out", "DIR", &given.out, NULL, NULL, "where the run files would go (default: results)"},
-        {"--threads", "N", NULL, &given.threads, NULL, "of a worker, for the estimate and the script"},
-        {"--slurm", NULL, NULL, NULL, &given.slurm, "print a job array script instead"},
-        {"--array", "N", NULL, &given.array, NULL, "workers of the job array (default: at most 8)"},
-    };
     fl_positionals arguments;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
-                                  &arguments);
+    int code = fl_arguments_parse(command, argc, argv, &given, &arguments);
     if (code >= 0) return code;
     if (given.array > 0 && !given.slurm) return fl_arguments_refuse(command, "--array belongs to --slurm");
     fl_cell_list *list = NULL;
@@ -145,14 +139,51 @@ static int run(const fl_command *command, int argc, char **argv) {
     return status == FL_OK ? code : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--out",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(plan_flags, out),
+     .help = "where the run files would go (default: results)"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(plan_flags, threads),
+     .help = "of a worker, for the estimate and the script"},
+    {.name = "--slurm", .offset = offsetof(plan_flags, slurm), .help = "print a job array script instead"},
+    {.name = "--array",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(plan_flags, array),
+     .help = "workers of the job array (default: at most 8)"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "CONFIG", .kind = FL_VALUE_FILE, .help = "a YAML file: one cell, or a sweep of them"},
+    {.name = "KEY=VALUE",
+     .kind = FL_VALUE_TEXT,
+     .optional = true,
+     .repeated = true,
+     .help = "overrides a key of it, also inside: variant.window=120, text.sequences=4"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline plan configs/quickstart.yaml --out results/quickstart",
+     .what = "what is there, what is missing, how long it will take"},
+    {.line = "frostline plan my.yaml --slurm --array 4 --threads 8 > job.sh", .what = "then: sbatch job.sh"},
+    {0},
+};
+
 const fl_command fl_command_plan = {
     .name = "plan",
-    .arguments = "CONFIG [key=value ...] [--out DIR] [--slurm [--array N]] [--threads N]",
     .summary = "dry run: cells, run ids, what is done, time and memory; or a Slurm script",
-    .help =
-        "States: missing, running (by another process), stale (its process is gone), failed, done, same (as "
-        "another cell).\n"
-        "--slurm prints a job array of workers that share the cells: frostline plan C.yaml --slurm > job.sh; "
-        "sbatch job.sh",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "States: missing, running (by another process), stale (its process is gone), failed, done, same "
+            "(as another cell).\n"
+            "--slurm prints a job array of workers that share the cells.",
     .run = run,
 };

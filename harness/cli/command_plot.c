@@ -1,4 +1,5 @@
 /* plot PATH...: the pictures of a run set. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,10 +7,9 @@
 #include "analysis/plots.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/store/folder.h"
 #include "harness/config/options.h"
-
-enum { MAX_KINDS = 32 };
 
 typedef struct plot_output {
     const char *folder, *format;
@@ -38,52 +38,76 @@ static fl_status draw(const fl_run_set *set, plot_output *output, const fl_plot_
     return fl_error_set(error, FL_ERROR_ARGUMENT, "these runs hold nothing to plot");
 }
 
-static int refuse_kind(const fl_command *command, const char *name) {
-    const char *names[MAX_KINDS];
-    size_t count = 0;
-    for (; count < MAX_KINDS && fl_plot_kinds[count].name != NULL; count++)
-        names[count] = fl_plot_kinds[count].name;
-    const char *near = fl_suggest(name, names, count);
-    if (near != NULL) return fl_arguments_refuse(command, "no picture \"%s\"; did you mean %s?", name, near);
-    return fl_arguments_refuse(command, "no picture \"%s\"; --list names them", name);
-}
+typedef struct plot_flags {
+    const char *folder, *format, *kind;
+    bool list;
+} plot_flags;
 
 static int run(const fl_command *command, int argc, char **argv) {
-    plot_output output = {.folder = "plots", .format = "png"};
-    const char *kind = NULL;
-    bool list = false;
-    const fl_flag flags[] = {
-        {"--kind", "KIND", &kind, NULL, NULL, "one picture only"},
-        {"--list", NULL, NULL, NULL, &list, "name the pictures there are"},
-        {"--format", "FORMAT", &output.format, NULL, NULL, "png (default), svg or pdf"},
-        {"--out", "DIR", &output.folder, NULL, NULL, "where pictures and their CSV go (default: plots)"},
-    };
+    plot_flags given = {.folder = "plots", .format = "png"};
     fl_positionals paths;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 0, (size_t)argc,
-                                  &paths);
+    int code = fl_arguments_parse(command, argc, argv, &given, &paths);
     if (code >= 0) return code;
-    for (const fl_plot_kind *k = fl_plot_kinds; list && k->name != NULL; k++)
+    for (const fl_plot_kind *k = fl_plot_kinds; given.list && k->name != NULL; k++)
         printf("%-12s %s\n", k->name, k->summary);
-    if (list) return FL_EXIT_OK;
+    if (given.list) return FL_EXIT_OK;
     if (paths.count == 0) return fl_arguments_refuse(command, "an argument is missing");
-    if (kind != NULL && fl_plot_kind_find(kind) == NULL) return refuse_kind(command, kind);
-    if (!fl_figure_knows_format(output.format)) {
-        return fl_arguments_refuse(command, "--format is png, svg or pdf, not \"%s\"", output.format);
-    }
+    plot_output output = {.folder = given.folder, .format = given.format};
     fl_run_set *set = NULL;
     fl_error error;
     fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
     if (status == FL_OK) status = fl_folder_create(output.folder, &error);
-    if (status == FL_OK) status = draw(set, &output, kind != NULL ? fl_plot_kind_find(kind) : NULL, &error);
+    if (status == FL_OK)
+        status = draw(set, &output, given.kind != NULL ? fl_plot_kind_find(given.kind) : NULL, &error);
     fl_run_set_destroy(set);
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--kind",
+     .value = "KIND",
+     .kind = FL_VALUE_CHOICE,
+     .offset = offsetof(plot_flags, kind),
+     .words = fl_words_pictures,
+     .help = "one picture only"},
+    {.name = "--list", .offset = offsetof(plot_flags, list), .help = "name the pictures there are"},
+    {.name = "--format",
+     .value = "FORMAT",
+     .kind = FL_VALUE_CHOICE,
+     .offset = offsetof(plot_flags, format),
+     .words = fl_words_picture_formats,
+     .help = "png (default), svg or pdf"},
+    {.name = "--out",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(plot_flags, folder),
+     .help = "where pictures and their CSV go (default: plots)"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "PATH",
+     .kind = FL_VALUE_FILE,
+     .optional = true,
+     .repeated = true,
+     .help = "a run file, or a folder of them"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline plot results/quickstart --out plots",
+     .what = "every picture these runs have numbers for"},
+    {.line = "frostline plot results/quickstart --kind scores --format pdf",
+     .what = "one picture, for a paper"},
+    {0},
+};
+
 const fl_command fl_command_plot = {
     .name = "plot",
-    .arguments = "PATH... [--kind KIND] [--format FORMAT] [--out DIR]",
     .summary = "pictures of run files, each with its numbers beside it",
-    .help =
-        "PATH is a run file or a folder of them. Without --kind: every picture these runs have numbers for.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "Without --kind: every picture these runs have numbers for.",
     .run = run,
 };

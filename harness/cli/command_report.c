@@ -1,4 +1,5 @@
 /* report PATH...: one HTML page for a run set. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +20,16 @@ static fl_status make_figure_folder(const char *page, char folder[PATH_BYTES], f
     return fl_folder_create(folder, error);
 }
 
+typedef struct report_flags {
+    const char *out;
+} report_flags;
+
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *out = "report.html";
-    const fl_flag flags[] = {{"--out", "FILE.html", &out, NULL, NULL, "the page (default: report.html)"}};
+    report_flags given = {.out = "report.html"};
     fl_positionals paths;
-    int code = fl_arguments_parse(command, argc, argv, flags, 1, 1, (size_t)argc, &paths);
+    int code = fl_arguments_parse(command, argc, argv, &given, &paths);
     if (code >= 0) return code;
+    const char *out = given.out;
     fl_run_set *set = NULL;
     fl_error error;
     char figures[PATH_BYTES];
@@ -37,11 +42,32 @@ static int run(const fl_command *command, int argc, char **argv) {
     return FL_EXIT_OK;
 }
 
+static const fl_flag flags[] = {
+    {.name = "--out",
+     .value = "FILE.html",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(report_flags, out),
+     .help = "the page (default: report.html)"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "PATH", .kind = FL_VALUE_FILE, .repeated = true, .help = "a run file, or a folder of them"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline report results/quickstart --out quickstart.html",
+     .what = "the whole sweep on one page"},
+    {0},
+};
+
 const fl_command fl_command_report = {
     .name = "report",
-    .arguments = "PATH... [--out FILE.html]",
     .summary = "one self-contained HTML page: tables, warnings, figures, provenance",
-    .help =
-        "PATH is a run file or a folder of them. The figures and their numbers also stay in FILE_figures.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "The figures and their numbers also stay in FILE_figures.",
     .run = run,
 };

@@ -1,6 +1,7 @@
 /* run CONFIG: one cell or a sweep; what is there already is skipped, what others work on is left to them. */
 #include <dirent.h>
 #include <stdint.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -345,19 +346,8 @@ static fl_status load(const fl_positionals *arguments, const run_flags *flags, f
 
 static int run(const fl_command *command, int argc, char **argv) {
     run_flags given = {.out = "results"};
-    const fl_flag flags[] = {
-        {"--out", "DIR", &given.out, NULL, NULL, "where run files, table and picture go (default: results)"},
-        {"--threads", "N", NULL, &given.threads, NULL, "0, the default: all processors"},
-        {"--self-check", NULL, NULL, NULL, &given.self_check, "also check every cell's exactness"},
-        {"--retry-failed", NULL, NULL, NULL, &given.retry_failed, "cells that failed before are tried again"},
-        {"--batch", "N", NULL, &given.batch, NULL, "cells taken at a time, at most 16; they share a pass"},
-        {"--stale", "SECONDS", NULL, &given.stale, NULL,
-         "another machine's claim that old is taken over (default: 600)"},
-        {"--wait", "SECONDS", NULL, &given.wait, NULL, "stay so long for cells that others may give up"},
-    };
     fl_positionals arguments;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, (size_t)argc,
-                                  &arguments);
+    int code = fl_arguments_parse(command, argc, argv, &given, &arguments);
     if (code >= 0) return code;
     fl_cell_list *list = NULL;
     fl_error error;
@@ -387,18 +377,70 @@ static int run(const fl_command *command, int argc, char **argv) {
     return code;
 }
 
+static const fl_flag flags[] = {
+    {.name = "--out",
+     .value = "DIR",
+     .kind = FL_VALUE_FOLDER,
+     .offset = offsetof(run_flags, out),
+     .help = "where run files, table and picture go (default: results)"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(run_flags, threads),
+     .help = "0, the default: all processors"},
+    {.name = "--self-check",
+     .offset = offsetof(run_flags, self_check),
+     .help = "also check every cell's exactness"},
+    {.name = "--retry-failed",
+     .offset = offsetof(run_flags, retry_failed),
+     .help = "cells that failed before are tried again"},
+    {.name = "--batch",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(run_flags, batch),
+     .help = "cells taken at a time, at most 16; they share a pass"},
+    {.name = "--stale",
+     .value = "SECONDS",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(run_flags, stale),
+     .help = "another machine's claim that old is taken over (default: 600)"},
+    {.name = "--wait",
+     .value = "SECONDS",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(run_flags, wait),
+     .help = "stay so long for cells that others may give up"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "CONFIG", .kind = FL_VALUE_FILE, .help = "a YAML file: one cell, or a sweep of them"},
+    {.name = "KEY=VALUE",
+     .kind = FL_VALUE_TEXT,
+     .optional = true,
+     .repeated = true,
+     .help = "overrides a key of it, also inside: variant.window=120, text.sequences=4"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline run configs/quickstart.yaml --out results/quickstart",
+     .what = "measures the cells that are missing there; again: only what is left"},
+    {.line = "frostline run my.yaml variant.seed=2 --threads 4", .what = "the same with another seed"},
+    {.line = "frostline run my.yaml 'sweep.grid.variant.rule=[gla, kda]'", .what = "another sweep"},
+    {0},
+};
+
 const fl_command fl_command_run = {
     .name = "run",
-    .arguments = "CONFIG [key=value ...] [--out DIR] [--threads N] [--self-check] [--retry-failed]",
     .summary = "measures one cell or a sweep; cells that are done are kept",
-    .help =
-        "key=value overrides the config, also inside: variant.window=120, text.sequences=4.\n"
-        "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
-        "temperature, top_p, top_k,\n"
-        "seed}: sampled from the frozen model once and kept beside the run files; likewise under train.\n"
-        "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
-        "Several processes, also on several machines, may run the same command in one DIR: each takes cells "
-        "that\n"
-        "nobody has, and none waits for another. --batch 1 spreads a small sweep best.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
+            "temperature, top_p, top_k, seed}: sampled from the frozen model once and kept beside the run "
+            "files; likewise under train.\n"
+            "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
+            "Several processes, also on several machines, may run the same command in one DIR: each takes "
+            "cells that nobody has, and none waits for another. --batch 1 spreads a small sweep best.",
     .run = run,
 };

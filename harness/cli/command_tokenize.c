@@ -1,5 +1,6 @@
 /* tokenize MODEL [--text FILE]: ids as one JSON list per input line. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,38 +45,65 @@ static fl_status tokenize_stream(const fl_tokenizer *tokenizer, FILE *file, cons
     return status;
 }
 
+typedef struct tokenize_flags {
+    const char *path;
+    bool special;
+} tokenize_flags;
+
 static int run(const fl_command *command, int argc, char **argv) {
-    const char *path = NULL;
-    bool special = false;
-    const fl_flag flags[] = {
-        {"--text", "FILE", &path, NULL, NULL, "read from here instead of standard input"},
-        {"--special", NULL, NULL, NULL, &special,
-         "let the tokenizer add its beginning- and end-of-sequence tokens"},
-    };
+    tokenize_flags given = {0};
     fl_positionals model;
-    int code = fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 1, 1, &model);
+    int code = fl_arguments_parse(command, argc, argv, &given, &model);
     if (code >= 0) return code;
     fl_error error;
     fl_tokenizer *tokenizer = NULL;
     if (fl_workbench_tokenizer(model.items[0], &tokenizer, &error) != FL_OK)
         return fl_command_fail(command, &error);
+    const char *path = given.path;
     FILE *file = path != NULL ? fopen(path, "rb") : stdin;
     fl_status status = FL_OK;
     if (file == NULL) {
         status = fl_error_set(&error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
     } else {
-        status = tokenize_stream(tokenizer, file, path != NULL ? path : "standard input", special, &error);
+        status =
+            tokenize_stream(tokenizer, file, path != NULL ? path : "standard input", given.special, &error);
         if (file != stdin) fclose(file);
     }
     fl_tokenizer_close(tokenizer);
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
+static const fl_flag flags[] = {
+    {.name = "--text",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(tokenize_flags, path),
+     .help = "read from here instead of standard input"},
+    {.name = "--special",
+     .offset = offsetof(tokenize_flags, special),
+     .help = "let the tokenizer add its beginning- and end-of-sequence tokens"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "MODEL",
+     .kind = FL_VALUE_FILE,
+     .help = "a .gguf file, a Hugging Face folder or a tokenizer.json"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "echo '\"Hello, world\"' | frostline tokenize models/smollm2-135m.gguf",
+     .what = "one JSON list of ids"},
+    {0},
+};
+
 const fl_command fl_command_tokenize = {
     .name = "tokenize",
-    .arguments = "MODEL [--text FILE] [--special]",
     .summary = "token ids of texts, one JSON list per input line",
-    .help = "MODEL is a .gguf file, a Hugging Face folder or a tokenizer.json. Every input line is one JSON "
-            "string.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "Every input line is one JSON string.",
     .run = run,
 };

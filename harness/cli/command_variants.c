@@ -5,6 +5,7 @@
 #include "attn_variants/attn_variant.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/config/options.h"
 
 enum { MAX_RULES = 128 };
@@ -91,7 +92,7 @@ static int refuse_rule(const fl_command *command, const char *name) {
 
 static int run(const fl_command *command, int argc, char **argv) {
     fl_positionals names;
-    int code = fl_arguments_parse(command, argc, argv, NULL, 0, 0, 1, &names);
+    int code = fl_arguments_parse(command, argc, argv, NULL, &names);
     if (code >= 0) return code;
     fl_error error;
     if (fl_rule_registry_check(&error) != FL_OK) return fl_command_fail(command, &error);
@@ -107,10 +108,25 @@ static int run(const fl_command *command, int argc, char **argv) {
     return FL_EXIT_OK;
 }
 
+static const fl_positional positionals[] = {
+    {.name = "RULE",
+     .kind = FL_VALUE_TEXT,
+     .optional = true,
+     .words = fl_words_rules,
+     .help = "everything about this one"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline variants", .what = "the rules there are"},
+    {.line = "frostline variants kda", .what = "equation, source, gates, options, tensors of one"},
+    {0},
+};
+
 const fl_command fl_command_variants = {
     .name = "variants",
-    .arguments = "[NAME]",
     .summary = "the rules there are; with NAME, everything about one",
-    .help = NULL,
+    .positionals = positionals,
+    .examples = examples,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* frostline COMMAND ...: the table of commands and nothing else. */
+/* frostline COMMAND ...: finds the command and hands over. */
 #include <stdio.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -8,36 +8,25 @@
 
 #include "harness/cli/build_info.h"
 #include "harness/cli/command.h"
+#include "harness/cli/help.h"
 #include "harness/config/options.h"
 #include "harness/compute/cpu_kernels.h"
 
-static const fl_command *const commands[] = {
-    &fl_command_run,     &fl_command_plan,     &fl_command_forward, &fl_command_tokenize,
-    &fl_command_inspect, &fl_command_variants, &fl_command_export,  &fl_command_plot,
-    &fl_command_report,  &fl_command_merge,    &fl_command_lab,     &fl_command_generate,
-    &fl_command_data,    &fl_command_bench,    &fl_command_mix,
-};
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+enum { MAX_COMMANDS = 64 };
 
 static void print_commands(FILE *stream) {
     fprintf(stream, "usage: frostline COMMAND [ARGUMENT...]\n\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    }
+    for (size_t i = 0; fl_commands[i] != NULL; i++)
+        fprintf(stream, "  %-12s %s\n", fl_commands[i]->name, fl_commands[i]->summary);
     fprintf(stream, "\nfrostline COMMAND --help says more. --version names this build.\n");
 }
 
-static const fl_command *find(const char *name) {
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
-    }
-    return NULL;
-}
-
 static int refuse(const char *name) {
-    const char *names[COMMAND_COUNT];
-    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i]->name;
-    const char *near = fl_suggest(name, names, COMMAND_COUNT);
+    const char *names[MAX_COMMANDS];
+    size_t count = 0;
+    for (; count < MAX_COMMANDS && fl_commands[count] != NULL; count++)
+        names[count] = fl_commands[count]->name;
+    const char *near = fl_suggest(name, names, count);
     fprintf(stderr, "frostline: unknown command \"%s\"", name);
     if (near != NULL) fprintf(stderr, "; did you mean %s?", near);
     fprintf(stderr, "\n");
@@ -89,15 +78,15 @@ int main(int argc, char **argv) {
         return finish(FL_EXIT_OK);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        if (argc > 2 && find(argv[2]) != NULL) {
-            char help[] = "--help";
-            char *asked[] = {argv[2], help, NULL};
-            return finish(find(argv[2])->run(find(argv[2]), 2, asked));
-        }
-        print_commands(stdout);
+        const fl_command *asked = argc > 2 ? fl_command_find(argv[2]) : NULL;
+        if (argc > 2 && asked == NULL) return refuse(argv[2]);
+        if (asked != NULL)
+            fl_help_print(stdout, asked);
+        else
+            print_commands(stdout);
         return finish(FL_EXIT_OK);
     }
-    const fl_command *command = find(argv[1]);
+    const fl_command *command = fl_command_find(argv[1]);
     if (command == NULL) return refuse(argv[1]);
     return finish(command->run(command, argc - 1, argv + 1));
 }
