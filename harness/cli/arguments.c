@@ -10,7 +10,7 @@
 #include "harness/cli/help.h"
 #include "harness/config/options.h"
 
-enum { MAX_FLAGS = 64, MAX_WORDS = 256, SHOWN_WORDS = 8 };
+enum { MAX_FLAGS = 64, MAX_WORDS = 256, SHOWN_WORDS = 16 };
 
 /* What is parsed, and into what. */
 typedef struct parser {

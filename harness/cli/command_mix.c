@@ -1,22 +1,26 @@
 /* mix VARIANT INPUTS.safetensors: one layer's token mixing on tensors from a file, forward and backward. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/compute/compute.h"
 #include "harness/config/node.h"
 #include "harness/engine/mix.h"
 
 static const char *const forms[] = {"auto", "step", "chunk"}; /* in the order of fl_recurrence_mode */
 
-static int take_form(const fl_command *command, const char *text, fl_recurrence_mode *mode) {
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        if (strcmp(text, forms[i]) != 0) continue;
-        *mode = (fl_recurrence_mode)i;
-        return -1;
-    }
-    return fl_arguments_refuse(command, "--form is auto, step or chunk, not %s", text);
+static const char *form_names(size_t index) {
+    return index < sizeof forms / sizeof forms[0] ? forms[index] : NULL;
+}
+
+/* `form` is one of the names. */
+static fl_recurrence_mode find_form(const char *form) {
+    size_t i = 0;
+    while (strcmp(forms[i], form) != 0) i++;
+    return (fl_recurrence_mode)i;
 }
 
 /* A bare name is a rule. */
@@ -49,41 +53,80 @@ static fl_status mix(fl_mix_request *request, const char *variant, size_t thread
     return status;
 }
 
+typedef struct mix_flags {
+    fl_mix_request request;
+    const char *form;
+    size_t threads;
+} mix_flags;
+
 static int run(const fl_command *command, int argc, char **argv) {
-    fl_mix_request request = {0};
-    const char *form = "auto";
-    size_t threads = 0;
-    const fl_flag flags[] = {
-        {"--out", "FILE", &request.out, NULL, NULL, "where the results go, as safetensors (required)"},
-        {"--form", "FORM", &form, NULL, NULL, "of the recurrence: auto (the default), step or chunk"},
-        {"--cut", "N", NULL, &request.cut, NULL, "two forward calls, the first of N tokens"},
-        {"--threads", "N", NULL, &threads, NULL, "0, the default: all processors"},
-    };
+    mix_flags given = {.form = "auto"};
     fl_positionals arguments;
-    int code =
-        fl_arguments_parse(command, argc, argv, flags, sizeof flags / sizeof flags[0], 2, 2, &arguments);
+    int code = fl_arguments_parse(command, argc, argv, &given, &arguments);
     if (code >= 0) return code;
-    if (request.out == NULL) return fl_arguments_refuse(command, "--out FILE is missing");
-    code = take_form(command, form, &request.mode);
-    if (code >= 0) return code;
-    request.inputs = arguments.items[1];
+    given.request.mode = find_form(given.form);
+    given.request.inputs = arguments.items[1];
     fl_error error;
-    return mix(&request, arguments.items[0], threads, &error) == FL_OK ? FL_EXIT_OK
-                                                                       : fl_command_fail(command, &error);
+    return mix(&given.request, arguments.items[0], given.threads, &error) == FL_OK
+               ? FL_EXIT_OK
+               : fl_command_fail(command, &error);
 }
+
+static const fl_flag flags[] = {
+    {.name = "--out",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(mix_flags, request.out),
+     .need = FL_NEED_ALWAYS,
+     .help = "where the results go, as safetensors"},
+    {.name = "--form",
+     .value = "FORM",
+     .kind = FL_VALUE_CHOICE,
+     .offset = offsetof(mix_flags, form),
+     .words = form_names,
+     .help = "of the recurrence: auto (the default), step or chunk"},
+    {.name = "--cut",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(mix_flags, request.cut),
+     .help = "two forward calls, the first of N tokens"},
+    {.name = "--threads",
+     .value = "N",
+     .kind = FL_VALUE_COUNT,
+     .offset = offsetof(mix_flags, threads),
+     .help = "0, the default: all processors"},
+    {0},
+};
+
+static const fl_positional positionals[] = {
+    {.name = "VARIANT",
+     .kind = FL_VALUE_TEXT,
+     .words = fl_words_rules,
+     .help = "a rule's name or a variant mapping: '{rule: kda, window: 56, sinks: 8}'"},
+    {.name = "INPUTS.safetensors",
+     .kind = FL_VALUE_FILE,
+     .help = "q [T][H][D], k and v [T][Hkv][D], h [T][E] (what gates are projected from); optional: state "
+             "[H][Dv][Dk], p.NAME (mechanism parameters, named as in a mechanism file without layers.<i>.), "
+             "grad_out [T][H][D]"},
+    {0},
+};
+
+static const fl_example examples[] = {
+    {.line = "frostline mix kda in.safetensors --out out.safetensors", .what = "one rule"},
+    {.line = "frostline mix '{rule: kda, window: 56, sinks: 8}' in.safetensors --out out.safetensors --form "
+             "chunk",
+     .what = "a whole mixer, by the chunk form"},
+    {0},
+};
 
 const fl_command fl_command_mix = {
     .name = "mix",
-    .arguments = "VARIANT INPUTS.safetensors --out OUT.safetensors [--form auto|step|chunk] [--cut N]",
     .summary =
         "one layer's token mixing on your own tensors, with gradients: to hold a rule against other code",
-    .help =
-        "VARIANT is a rule's name or a variant mapping: '{rule: kda, window: 56, sinks: 8}'.\n"
-        "INPUTS: q [T][H][D], k and v [T][Hkv][D], h [T][E] (what gates are projected from); optional: state "
-        "[H][Dv][Dk],\n"
-        "p.NAME (mechanism parameters, named as in a mechanism file without layers.<i>.), grad_out "
-        "[T][H][D].\n"
-        "OUT: out, state and, with grad_out, grad.q, grad.k, grad.v, grad.h, grad.p.NAME. docs/mix.md has "
-        "examples.",
+    .positionals = positionals,
+    .flags = flags,
+    .examples = examples,
+    .help = "The result holds out, state and, with grad_out, grad.q, grad.k, grad.v, grad.h, grad.p.NAME. "
+            "docs/mix.md has examples.",
     .run = run,
 };

@@ -90,6 +90,8 @@ static void test_usage_errors_exit_with_2(void **state) {
     fl_expect(2, "run a.yaml --out", "--out needs a value", NULL);
     fl_expect(2, "forward model --out x.h5", "exactly one of --ids and --text", NULL);
     fl_expect(2, "forward model --ids x.json", "--out is needed", NULL);
+    fl_expect(2, "data chek x", "check|list is check or list, not \"chek\"", NULL);
+    fl_expect(2, "plot x --kind nmze", "scores, hybrid or bytes, not \"nmze\"", NULL);
     fl_expect(2, "inspect a b", "one argument too many: \"b\"", NULL);
 }
 
@@ -105,15 +107,36 @@ static void test_vector_kernels_are_chosen_by_the_environment(void **state) {
 
 static void test_help_is_there_for_every_command(void **state) {
     (void)state;
-    static const char *const names[] = {"run", "plan", "forward", "tokenize", "inspect", "variants"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char arguments[64], usage[64];
-        snprintf(arguments, sizeof arguments, "%s --help", names[i]);
-        snprintf(usage, sizeof usage, "usage: frostline %s", names[i]);
-        fl_expect(0, arguments, usage, NULL);
-        fl_expect(0, "--help", names[i], NULL);
+    char *all = NULL, *output = NULL;
+    assert_int_equal(fl_frostline(&all, "--help"), 0);
+    size_t count = 0;
+    for (const char *line = all; (line = strstr(line, "\n  ")) != NULL; line += 3, count++) {
+        char name[32], usage[64], example[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(line + 3, " "), line + 3);
+        snprintf(usage, sizeof usage, "usage: frostline %s", name);
+        snprintf(example, sizeof example, "frostline %s", name);
+        assert_int_equal(fl_frostline(&output, "%s --help", name), 0);
+        const char *examples = strstr(output, "\nexamples:\n");
+        if (strncmp(output, usage, strlen(usage)) != 0 || examples == NULL ||
+            strstr(examples, example) == NULL)
+            fail_msg("%s --help has no usage or no example:\n%s", name, output);
+        fl_memory_free(output);
     }
+    fl_memory_free(all);
+    assert_in_range(count, 14, 40);
     fl_expect(0, "--version", "frostline", "ffp-contract=off", NULL);
+    fl_expect(2, "help rum", "did you mean run?", NULL);
+}
+
+/* No line of prose or of a list is wider than a terminal of 80 columns; commands to copy may be. */
+static void test_help_fits_a_terminal(void **state) {
+    (void)state;
+    char *output = NULL;
+    assert_int_equal(fl_frostline(&output, "run --help"), 0);
+    for (char *line = strtok(output, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strncmp(line, "  frostline", 11) != 0 && strlen(line) > 80) fail_msg("too wide: %s", line);
+    }
+    fl_memory_free(output);
 }
 
 static void test_variants_lists_every_rule_and_suggests_near_names(void **state) {
@@ -591,6 +614,7 @@ int main(void) {
         TEST(test_usage_errors_exit_with_2),
         TEST(test_vector_kernels_are_chosen_by_the_environment),
         TEST(test_help_is_there_for_every_command),
+        TEST(test_help_fits_a_terminal),
         TEST(test_variants_lists_every_rule_and_suggests_near_names),
         TEST(test_cells_calibrated_together_are_those_calibrated_alone),
         TEST(test_a_training_goes_on_from_a_calibrated_mechanism),
