@@ -69,7 +69,9 @@ static int refuse_word(const fl_command *command, const char *what, fl_words *wo
                                  : i + 1 == count ? " or "
                                                   : ", ",
                                  names[i]);
-    return fl_arguments_refuse(command, "%s is %s, not \"%s\"", what, list, given);
+    return fl_arguments_refuse(command, "%s is %s, not \"%s\"%s%s%s", what, list, given,
+                               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                               near != NULL ? "?" : "");
 }
 
 /* -1 when `value` is one of the words. */
