@@ -142,6 +142,13 @@ $(REVISION): revision
 $(BUILD)/harness/cli/build_info.o: $(REVISION)
 $(BUILD)/harness/cli/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
 
+# Hashes of the sources that numbers depend on: likewise.
+SOURCE_HASHES = $(BUILD)/generated/source_hashes.h
+$(SOURCE_HASHES): revision
+	@harness/setup/source_hashes.sh $@
+$(BUILD)/harness/store/fingerprint.o: $(SOURCE_HASHES)
+$(BUILD)/harness/store/fingerprint.o: TARGET_FLAGS = -I$(BUILD)/generated
+
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
              $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/input_file.c))
 .SECONDARY:

@@ -38,7 +38,7 @@ static bool any_has(const fl_run_set *set, const char *metric) {
 static void write_name(const fl_run_entry *run, FILE *stream) {
     fprintf(stream, fl_run_has_linear_part(run) ? "<tr><td>" : "<tr class=\"base\"><td>");
     fl_html_text(stream, run->label);
-    fputs("</td>", stream);
+    fputs(run->older ? "&nbsp;&dagger;</td>" : "</td>", stream);
 }
 
 static void write_cell(double value, bool worse, FILE *stream) {

@@ -57,6 +57,12 @@ static bool has_diverged(const fl_run_entry *run, const char *task, char detail[
     return run->diverged;
 }
 
+static bool is_older(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
+    (void)task;
+    if (run->older) snprintf(detail, DETAIL_BYTES, "%s", run->changed);
+    return run->older;
+}
+
 static bool never_reached(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
     (void)detail;
     double share = task != NULL ? task_metric(run, "tasks", task, "linear_share")
@@ -154,6 +160,9 @@ fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error
     size_t count = 0;
     FL_TRY(fl_run_scores_list(set, &scores, &count, error));
     check_set(&p);
+    check(&p, is_older, NULL,
+          "Older (&dagger;): measured by other code than that of the program which made this page; what "
+          "differs");
     check(&p, has_diverged, NULL, "Diverged (figures that are not finite are the result)");
     check(&p, never_reached, NULL,
           "No scored token of the evaluation text had a context that reached the linear state, which was not "

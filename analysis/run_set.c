@@ -12,6 +12,7 @@
 #include "harness/base/memory.h"
 #include "harness/config/node.h"
 #include "harness/measure/measurements.h"
+#include "harness/store/fingerprint.h"
 #include "harness/store/folder.h"
 #include "harness/store/run_file.h"
 #include "harness/store/sweep.h"
@@ -36,7 +37,8 @@ bool fl_run_scalar_at(size_t index, fl_run_scalar *out) {
 }
 
 void fl_run_entry_release(fl_run_entry *run) {
-    char *const texts[] = {run->path, run->run_id, run->name, run->cell, run->status, run->tier, run->label};
+    char *const texts[] = {run->path,   run->run_id, run->name,  run->cell,
+                           run->status, run->tier,   run->label, run->changed};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) fl_memory_free(texts[i]);
     for (size_t i = 0; i < run->key_count; i++) {
         fl_memory_free(run->keys[i]);
@@ -44,6 +46,7 @@ void fl_run_entry_release(fl_run_entry *run) {
     }
     for (size_t i = 0; i < run->metric_count; i++) fl_memory_free(run->metrics[i].name);
     for (size_t i = 0; i < run->task_count; i++) fl_memory_free(run->tasks[i]);
+    fl_sweep_list_release(run->warnings, run->warning_count);
     fl_memory_free(run->keys);
     fl_memory_free(run->values);
     fl_memory_free(run->metrics);
@@ -64,6 +67,13 @@ const char *fl_run_entry_value(const fl_run_entry *run, const char *key) {
         if (strcmp(run->keys[i], key) == 0) return run->values[i];
     }
     return NULL;
+}
+
+bool fl_run_set_has_older(const fl_run_set *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->runs[i].older) return true;
+    }
+    return false;
 }
 
 const char *fl_run_set_short_key(const char *key) {
@@ -257,6 +267,21 @@ static fl_status read_identity(fl_run_reader *reader, fl_run_entry *run, fl_erro
     return fl_memory_copy_string(&run->run_id, slash != NULL ? slash + 1 : run->path, error);
 }
 
+/* A file without a configuration (what `forward` writes) or pooled from several runs is not judged. */
+static fl_status read_age(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
+    const fl_source_table sources = fl_fingerprint_sources();
+    const char *rule = fl_run_entry_value(run, "variant.rule");
+    if (rule == NULL || strcmp(run->status, "merged") == 0) return FL_OK;
+    FL_TRY(fl_fingerprint_compare(reader, &sources, rule, &run->changed, error));
+    run->older = run->changed != NULL;
+    return FL_OK;
+}
+
+static fl_status read_warnings(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
+    if (!fl_run_reader_has(reader, "/warnings")) return FL_OK;
+    return fl_run_reader_texts(reader, "/warnings", &run->warnings, &run->warning_count, error);
+}
+
 static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) {
     fl_run_reader *reader = NULL;
     FL_TRY(fl_memory_copy_string(&run->path, path, error));
@@ -264,6 +289,8 @@ static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) 
     fl_status status = FL_OK;
     FL_TRY_DONE(status, read_identity(reader, run, error));
     FL_TRY_DONE(status, read_config(reader, run, error));
+    FL_TRY_DONE(status, read_age(reader, run, error));
+    FL_TRY_DONE(status, read_warnings(reader, run, error));
     fl_run_scalar scalar;
     for (size_t i = 0; fl_run_scalar_at(i, &scalar); i++)
         FL_TRY_DONE(status, read_scalar(reader, run, &scalar, error));

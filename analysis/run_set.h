@@ -26,6 +26,10 @@ typedef struct fl_run_entry {
     char *run_id, *name, *cell, *status, *tier; /* root attributes; "" where the file has none */
     char *label;                                /* short, unique within the set: "kda, 8 + 56" */
     bool diverged;
+    bool older;    /* made by other code than this program's (store/fingerprint.h) ... */
+    char *changed; /* ... which differs in these sources; NULL: not older */
+    size_t warning_count;
+    char **warnings; /* /warnings: what was measured and can hardly be meant */
     size_t key_count;
     char **keys,
         **values; /* leaves of /config: dotted keys, sorted, with their values as text (a list as [a, b]) */
@@ -59,6 +63,8 @@ void fl_run_entry_release(fl_run_entry *run);
 
 /* This run's value of a key, or NULL. */
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key);
+/* Whether any run was made by other code than this program's. */
+bool fl_run_set_has_older(const fl_run_set *set);
 /* How a key is called in tables: without a leading "variant.". */
 const char *fl_run_set_short_key(const char *key);
 

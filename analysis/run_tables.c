@@ -45,6 +45,8 @@ static const char *identity_of(const fl_run_entry *run, const char *key) {
     if (strcmp(key, "name") == 0) return run->name;
     if (strcmp(key, "tier") == 0) return run->tier;
     if (strcmp(key, "status") == 0) return run->status;
+    if (strcmp(key, "older") == 0) return run->older ? "1" : "0";
+    if (strcmp(key, "code") == 0) return run->older ? "older" : "";
     return run->label;
 }
 
@@ -60,7 +62,7 @@ static fl_status add_identity(const fl_run_set *set, const row_range *ranges, bo
         const char *key = set->axes[i];
         if (!is_always(key)) FL_TRY(add_text_column(set, ranges, key, fl_run_entry_value, key, table, error));
     }
-    return FL_OK;
+    return add_text_column(set, ranges, "older", identity_of, "older", table, error);
 }
 
 static const char *units_of(const char *metric) {
@@ -171,6 +173,8 @@ fl_status fl_run_tables_compact(const fl_run_set *set, fl_table *out, fl_error *
     for (size_t r = 0; r < set->count; r++) ranges[r] = (row_range){r, 1};
     FL_TRY_DONE(status, add_text_column(set, ranges, "run", identity_of, "label", out, error));
     FL_TRY_DONE(status, add_text_column(set, ranges, "tier", identity_of, "tier", out, error));
+    if (fl_run_set_has_older(set))
+        FL_TRY_DONE(status, add_text_column(set, ranges, "code", identity_of, "code", out, error));
     for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
         FL_TRY_DONE(status, add_metric_column(set, columns[c].metric, columns[c].heading, columns[c].scale,
                                               out, error));

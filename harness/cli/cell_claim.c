@@ -14,7 +14,10 @@ static fl_status open_journal(const fl_cell_list *list, fl_cell_work *cell, fl_e
 
 fl_status fl_cell_claim(const fl_cell_list *list, fl_cell_work *cell, fl_error *error) {
     fl_sweep_state state = FL_SWEEP_MISSING;
-    FL_TRY(fl_sweep_claim_create(list->out, cell->run_id, &list->policy, &cell->claim, &state, error));
+    fl_sweep_policy policy = list->policy;
+    policy.retry_failed = policy.retry_failed || cell->rerun;
+    FL_TRY(fl_sweep_claim_again(list->out, cell->run_id, &policy, cell->again ? &cell->stamp : NULL,
+                                &cell->claim, &state, error));
     if (cell->claim == NULL) return fl_cell_take_state(list, cell, state, error);
     fl_status status = open_journal(list, cell, error);
     if (status == FL_OK) return FL_OK;

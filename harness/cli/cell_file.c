@@ -5,6 +5,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/cli/build_info.h"
+#include "harness/store/fingerprint.h"
 #include "harness/store/provenance.h"
 #include "harness/store/run_file.h"
 #include "harness/store/run_record.h"
@@ -173,6 +174,9 @@ static fl_status write_provenance(fl_run_file *file, const fl_cell_file *content
     fl_status status = fill_provenance(&provenance, content, error);
     if (status == FL_OK) status = fl_provenance_write(file, &provenance, error);
     fl_provenance_release(&provenance);
+    const fl_source_table sources = fl_fingerprint_sources();
+    if (status == FL_OK)
+        status = fl_fingerprint_write(file, &sources, content->cell->linearised.variant->rule->name, error);
     return status;
 }
 

@@ -1,11 +1,13 @@
 #include "harness/cli/cell_list.h"
 
 #include <assert.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
 #include "harness/cli/sampled_text.h"
+#include "harness/store/fingerprint.h"
 #include "harness/store/run_file.h"
 
 static bool same_text(const char *a, const char *b) {
@@ -101,6 +103,7 @@ void fl_cell_list_destroy(fl_cell_list *list) {
         fl_memory_free(list->cells[i].label);
         fl_memory_free(list->cells[i].path);
         fl_memory_free(list->cells[i].message);
+        fl_memory_free(list->cells[i].changed);
     }
     fl_memory_free(list->cells);
     if (list->experiments != NULL) fl_experiment_list_destroy(list->experiments);
@@ -154,16 +157,21 @@ bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
     return true;
 }
 
-/* A run file that opens and says that it holds results. *check_failed: it holds a self check that failed. */
-static bool is_complete(const char *path, bool *check_failed) {
+/* A run file that opens and says that it holds results. Notes whether it holds a self check that failed, and
+ * whether other code has made it. */
+static bool is_complete(fl_cell_work *cell) {
+    const fl_source_table sources = fl_fingerprint_sources();
     fl_run_reader *reader = NULL;
     char *status = NULL;
-    if (fl_run_reader_open(path, &reader, NULL) != FL_OK) return false;
+    if (fl_run_reader_open(cell->path, &reader, NULL) != FL_OK) return false;
     bool complete = fl_run_reader_attribute_text(reader, "/", "status", &status, NULL) == FL_OK &&
                     (strcmp(status, "complete") == 0 || strcmp(status, "diverged") == 0);
     double passed = 1;
     if (fl_run_reader_attribute_number(reader, "/self_check", "passed", &passed, NULL) != FL_OK) passed = 1;
-    *check_failed = passed == 0;
+    cell->check_failed = passed == 0;
+    fl_memory_free(cell->changed);
+    complete =
+        complete && fl_fingerprint_compare(reader, &sources, cell->rule, &cell->changed, NULL) == FL_OK;
     fl_memory_free(status);
     fl_run_reader_close(reader);
     return complete;
@@ -179,6 +187,9 @@ static fl_status identify(fl_cell_list *list, fl_cell_work *cell, const fl_cell_
                             cell->parts.train_hash.text, cell->parts.tasks_hash.text};
     FL_TRY(fl_experiment_run_id(cell->experiment, hashes, sizeof hashes / sizeof hashes[0], cell->run_id,
                                 error));
+    const fl_source_table sources = fl_fingerprint_sources();
+    cell->rule = cell->linearised.variant->rule->name;
+    FL_TRY(fl_fingerprint_of(&sources, cell->rule, &cell->fingerprint, error));
     size_t bytes = strlen(list->out) + sizeof cell->run_id + 8;
     fl_memory_free(cell->path);
     FL_TRY(FL_ALLOCATE(&cell->path, bytes, error));
@@ -202,9 +213,10 @@ fl_status fl_cell_take_state(const fl_cell_list *list, fl_cell_work *cell, fl_sw
                              fl_error *error) {
     cell->stale = state == FL_SWEEP_STALE;
     cell->state = state == FL_SWEEP_RUNNING ? FL_CELL_ELSEWHERE : FL_CELL_PENDING;
-    if (state == FL_SWEEP_FAILED && !list->policy.retry_failed) return fail_as_before(list, cell, error);
+    if (state == FL_SWEEP_FAILED && !list->policy.retry_failed && !cell->rerun)
+        return fail_as_before(list, cell, error);
     if (state != FL_SWEEP_DONE) return FL_OK;
-    if (!is_complete(cell->path, &cell->check_failed)) {
+    if (!is_complete(cell)) {
         return fl_error_set(error, FL_ERROR_FORMAT,
                             "%s: not a run file of this version; delete it to have the cell computed again",
                             cell->path);
@@ -213,15 +225,36 @@ fl_status fl_cell_take_state(const fl_cell_list *list, fl_cell_work *cell, fl_sw
     return FL_OK;
 }
 
+/* A pattern without wildcards may match anywhere in the label. */
+static bool is_rerun(const fl_cell_list *list, const fl_cell_work *cell) {
+    const char *pattern = list->rerun;
+    if (pattern == NULL) return false;
+    if (strcmp(pattern, "all") == 0) return true;
+    if (strcmp(pattern, "failed") == 0) return false; /* the policy's */
+    return strstr(cell->label, pattern) != NULL || fnmatch(pattern, cell->label, 0) == 0 ||
+           fnmatch(pattern, cell->run_id, 0) == 0;
+}
+
 static fl_status first_state(const fl_cell_list *list, fl_cell_work *cell, fl_error *error) {
     for (const fl_cell_work *other = list->cells; other < cell; other++) {
         if (strcmp(other->run_id, cell->run_id) != 0) continue;
         cell->state = FL_CELL_DUPLICATE;
         return FL_OK;
     }
+    const bool first = !cell->looked_at;
+    bool there = false;
     fl_sweep_state state = FL_SWEEP_MISSING;
+    cell->looked_at = true;
+    cell->rerun = first && is_rerun(list, cell);
+    if (list->keep_older && !list->outline)
+        FL_TRY(fl_sweep_restore(list->out, cell->run_id, &list->policy, error));
+    FL_TRY(fl_sweep_stamp_of(list->out, cell->run_id, &cell->stamp, &there, error));
     FL_TRY(fl_sweep_state_of(list->out, cell->run_id, list->policy.stale_seconds, &state, error));
-    return fl_cell_take_state(list, cell, state, error);
+    FL_TRY(fl_cell_take_state(list, cell, state, error));
+    cell->again = first && there && cell->state == FL_CELL_DONE &&
+                  (cell->rerun || (cell->changed != NULL && !list->keep_older));
+    if (cell->again) cell->state = FL_CELL_PENDING;
+    return FL_OK;
 }
 
 /* The recipe of a self-generated training text stands for its content. */

@@ -38,6 +38,13 @@ typedef struct fl_cell_work {
     char *path;                  /* <out>/<run_id>.h5 */
     char *message;               /* of a failed cell */
     bool stale;                  /* pending, begun before by a process that is gone */
+    const char *rule;            /* its name; NULL until its group has been opened */
+    fl_hash fingerprint;         /* of the code that measures it here */
+    char *changed;               /* its run file was made by other code: what differs, "kda.c"; else NULL */
+    bool rerun;                  /* the list's rerun names it */
+    bool again;                  /* pending although done: measured anew, in the place of the run file of ... */
+    fl_sweep_stamp stamp;
+    bool looked_at;              /* its state has been looked up once */
     fl_sweep_claim *claim;       /* while this process works on it */
     fl_journal *journal;         /* likewise */
     bool lost;                   /* another process has taken the claim over */
@@ -52,6 +59,8 @@ typedef struct fl_cell_list {
     const char *config, *out;
     /* Set before a group is opened: */
     fl_sweep_policy policy;
+    bool keep_older;             /* a run file made by other code counts as done */
+    const char *rerun;           /* cells measured anew: "all", "failed", or a pattern of label or run id; NULL: none */
     bool outline;                /* a plan: self-generated text is counted, not sampled */
     size_t threads;              /* for sampling it */
     const fl_progress *progress; /* likewise; may be NULL */
@@ -82,7 +91,9 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
 void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group);
 
 /* The cell's state from what the output directory says: a failure recorded before is one now, unless the
- * policy retries it. A run file that cannot be read is a failure too: it is never overwritten. */
+ * policy retries it. A run file that cannot be read is a failure too: it is never overwritten. One that other
+ * code has made (store/fingerprint.h) is not done when the cell is looked at first; made meanwhile by another
+ * process, of another build, it is, with `changed` saying so: two builds never take turns over a cell. */
 fl_status fl_cell_take_state(const fl_cell_list *list, fl_cell_work *cell, fl_sweep_state state,
                              fl_error *error);
 

@@ -10,7 +10,7 @@
 #include "harness/engine/layer_fit.h"
 #include "harness/measure/text_evaluation.h"
 
-enum { PATH_BYTES = 4096, EVALUATION_SEQUENCES = 8, MOST = FL_CELL_TRAINING_MOST };
+enum { PATH_BYTES = 4096, EVALUATION_SEQUENCES = 8, MOST = FL_CELL_TRAINING_MOST, IDENTITY_BYTES = 64 };
 
 static bool same(const char *a, const char *b) {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
@@ -91,6 +91,7 @@ struct fl_training_desk {
     fl_training_hooks hooks[MOST];
     fl_training_job jobs[MOST];
     char checkpoints[MOST][PATH_BYTES];
+    char identities[MOST][IDENTITY_BYTES];
     size_t count;
     const fl_progress *progress;
     double start;         /* seconds, monotonic, after the first step of this call, ... */
@@ -138,18 +139,21 @@ static void on_step(void *context, const fl_training_history *history) {
     fl_progress_detail(desk->progress, text);
 }
 
-static void fill_job(fl_training_desk *desk, size_t index, const fl_cell_list *list,
-                     const fl_cell_group *group, fl_cell_work *cell) {
+/* A training that other code has begun is not gone on with. */
+static fl_status fill_job(fl_training_desk *desk, size_t index, const fl_cell_list *list,
+                          const fl_cell_group *group, fl_cell_work *cell, fl_error *error) {
     snprintf(desk->checkpoints[index], PATH_BYTES, "%s/%s.training.safetensors", list->out, cell->run_id);
+    snprintf(desk->identities[index], IDENTITY_BYTES, "%s %s", cell->run_id, cell->fingerprint.text);
     desk->views[index] = (fl_training_view){.group = group, .cell = cell, .desk = desk};
     desk->hooks[index] =
         (fl_training_hooks){.step = on_step, .evaluate = evaluate, .context = &desk->views[index]};
     desk->jobs[index] = (fl_training_job){.config = &cell->parts.train,
                                           .mechanism = cell->linearised.mechanism,
                                           .checkpoint_path = desk->checkpoints[index],
-                                          .identity = cell->run_id,
+                                          .identity = desk->identities[index],
                                           .hooks = &desk->hooks[index],
                                           .history = &cell->history};
+    return fl_training_discard_other(desk->checkpoints[index], desk->identities[index], error);
 }
 
 static fl_status run_jobs(const fl_network *network, const fl_training_job *jobs, size_t count,
@@ -179,7 +183,7 @@ fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell
         FL_TRY_DONE(status, fl_training_check_overlap(&cells[i]->parts.train, &group->training.sequences,
                                                       &group->text.sequences, error));
         fl_training_history_release(&cells[i]->history);
-        fill_job(desk, i, list, group, cells[i]);
+        FL_TRY_DONE(status, fill_job(desk, i, list, group, cells[i], error));
     }
     FL_TRY_DONE(status, run_jobs(group->bench.network, desk->jobs, count, &group->training.sequences,
                                  progress, error));

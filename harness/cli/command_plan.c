@@ -14,14 +14,20 @@ static const char *const state_names[] = {
     [FL_CELL_DUPLICATE] = "same",  [FL_CELL_FAILED] = "failed", [FL_CELL_ELSEWHERE] = "running",
 };
 
+static const char *state_of(const fl_cell_work *cell) {
+    if (cell->again) return "changed";
+    return cell->stale ? "stale" : state_names[cell->state];
+}
+
 static void print_group(const fl_cell_list *list, size_t index, const fl_cell_group *group) {
     size_t tokens = group->text.tokens, sequences = group->text.sequences.count;
     for (size_t i = 0; i < list->count; i++) {
         const fl_cell_work *cell = &list->cells[i];
         if (cell->group != index) continue;
-        printf("%-12s  %-7s  %5zu x %-7zu  %s\n", cell->run_id,
-               cell->stale ? "stale" : state_names[cell->state], sequences,
+        printf("%-12s  %-7s  %5zu x %-7zu  %s", cell->run_id, state_of(cell), sequences,
                sequences > 0 ? tokens / sequences : 0, cell->label);
+        if (cell->changed != NULL) printf("  (changed: %s)", cell->changed);
+        putchar('\n');
         if (cell->state == FL_CELL_FAILED && cell->message != NULL) printf("%14s%s\n", "", cell->message);
     }
 }
@@ -44,11 +50,15 @@ static void print_count(size_t count, const char *what) {
 }
 
 static void print_counts(const fl_cell_list *list) {
-    size_t stale = 0;
-    for (size_t i = 0; i < list->count; i++) stale += list->cells[i].stale;
+    size_t stale = 0, again = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        stale += list->cells[i].stale;
+        again += list->cells[i].again;
+    }
     printf("\n%zu cells: %zu to do, %zu done", list->count, fl_cell_list_count(list, FL_CELL_PENDING),
            fl_cell_list_count(list, FL_CELL_DONE));
     print_count(stale, "of those to do begun by a process that is gone");
+    print_count(again, "of those to do measured before, by other code");
     print_count(fl_cell_list_count(list, FL_CELL_ELSEWHERE), "running");
     print_count(fl_cell_list_count(list, FL_CELL_FAILED), "failed or impossible");
     print_count(list->experiments->duplicates + fl_cell_list_count(list, FL_CELL_DUPLICATE),
@@ -85,7 +95,7 @@ static fl_status print_estimate(const fl_plan_estimate *estimate, size_t threads
 typedef struct plan_flags {
     const char *out;
     size_t threads, array;
-    bool slurm;
+    bool slurm, keep_older;
 } plan_flags;
 
 static fl_status plan(fl_cell_list *list, const fl_positionals *arguments, const plan_flags *given,
@@ -104,6 +114,7 @@ static fl_status plan(fl_cell_list *list, const fl_positionals *arguments, const
                                     .override_count = arguments->count - 1,
                                     .cells = fl_cell_list_count(list, FL_CELL_PENDING),
                                     .tasks = given->array,
+                                    .keep_older = given->keep_older,
                                     .cpus = given->threads};
     fl_slurm_script_write(stdout, &script);
     return FL_OK;
@@ -132,6 +143,7 @@ static int run(const fl_command *command, int argc, char **argv) {
         return fl_command_fail(command, &error);
     }
     list->outline = true;
+    list->keep_older = given.keep_older;
     fl_status status = plan(list, &arguments, &given, &error);
     if (given.slurm) warn(command, list);
     code = fl_cell_list_count(list, FL_CELL_FAILED) > 0 ? FL_EXIT_FAILURE : FL_EXIT_OK;
@@ -156,6 +168,9 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_COUNT,
      .offset = offsetof(plan_flags, array),
      .help = "workers of the job array (default: at most 8)"},
+    {.name = "--keep-older",
+     .offset = offsetof(plan_flags, keep_older),
+     .help = "results that other code has made count as done"},
     {0},
 };
 
@@ -182,8 +197,8 @@ const fl_command fl_command_plan = {
     .positionals = positionals,
     .flags = flags,
     .examples = examples,
-    .help = "States: missing, running (by another process), stale (its process is gone), failed, done, same "
-            "(as another cell).\n"
+    .help = "States: missing, running (by another process), stale (its process is gone), failed, done, "
+            "changed (measured, by other code: `run` measures it anew), same (as another cell).\n"
             "--slurm prints a job array of workers that share the cells.",
     .run = run,
 };

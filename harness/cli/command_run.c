@@ -66,6 +66,10 @@ static void announce_group(const fl_cell_list *list, size_t index, const fl_cell
         kept += cell->state == FL_CELL_DONE;
         elsewhere += cell->state == FL_CELL_ELSEWHERE;
         if (cell->stale) fl_console_note(console, "taking over: %s (its process is gone)", cell->label);
+        if (cell->again)
+            fl_console_note(console, "measured anew: %s (%s%s)", cell->label,
+                            cell->changed != NULL ? "changed: " : "--rerun",
+                            cell->changed != NULL ? cell->changed : "");
         if (cell->state == FL_CELL_FAILED) on_cell(console, cell);
     }
     fl_console_note(console, "%s, %zu sequences, %zu tokens: %zu cells to measure, %zu kept from before",
@@ -276,11 +280,22 @@ static size_t list_failed_checks(const fl_command *command, const fl_cell_list *
     return count;
 }
 
+/* 1 when --rerun names cells and there is none of such a name: a mistake that would go unseen. */
+static size_t count_unmatched(const fl_command *command, const fl_cell_list *list) {
+    if (list->rerun == NULL || strcmp(list->rerun, "failed") == 0) return 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->cells[i].rerun || !list->cells[i].looked_at) return 0;
+    }
+    fprintf(stderr, "frostline %s: --rerun %s: no cell has a label or run id like that\n", command->name,
+            list->rerun);
+    return 1;
+}
+
 static int conclude(const fl_command *command, const fl_cell_list *list, bool presented) {
     size_t failed = fl_cell_list_count(list, FL_CELL_FAILED),
            left = fl_cell_list_count(list, FL_CELL_PENDING),
            elsewhere = fl_cell_list_count(list, FL_CELL_ELSEWHERE);
-    size_t checks = list_failed_checks(command, list);
+    size_t checks = list_failed_checks(command, list), unmatched = count_unmatched(command, list);
     if (failed > 0) {
         fprintf(stderr, "frostline %s: %zu of %zu cells failed:\n", command->name, failed, list->count);
         list_cells(list, FL_CELL_FAILED);
@@ -293,7 +308,8 @@ static int conclude(const fl_command *command, const fl_cell_list *list, bool pr
     if (left > 0)
         fprintf(stderr, "frostline %s: %s%zu cells left: the same command resumes\n", command->name,
                 fl_interrupts_seen() > 0 ? "interrupted; " : "", left);
-    return failed == 0 && left == 0 && checks == 0 && presented ? FL_EXIT_OK : FL_EXIT_FAILURE;
+    return failed == 0 && left == 0 && checks == 0 && unmatched == 0 && presented ? FL_EXIT_OK
+                                                                                  : FL_EXIT_FAILURE;
 }
 
 static bool has_pending(const fl_cell_list *list, size_t group) {
@@ -326,7 +342,8 @@ static void run_all(fl_cell_list *list, const fl_evaluation_options *options, si
 typedef struct run_flags {
     const char *out;
     size_t threads, batch, stale, wait;
-    bool self_check, retry_failed;
+    bool self_check, retry_failed, keep_older;
+    const char *rerun;
 } run_flags;
 
 static fl_status load(const fl_positionals *arguments, const run_flags *flags, fl_cell_list **list,
@@ -338,10 +355,13 @@ static fl_status load(const fl_positionals *arguments, const run_flags *flags, f
     if (flags->self_check) overrides[count++] = "measure.self_check=true";
     fl_status status = fl_cell_list_load(arguments->items[0], overrides, count, flags->out, list, error);
     fl_memory_free(overrides);
-    if (status == FL_OK)
-        (*list)->policy =
-            (fl_sweep_policy){.stale_seconds = (double)flags->stale, .retry_failed = flags->retry_failed};
-    return status;
+    if (status != FL_OK) return status;
+    const bool failed = flags->rerun != NULL && strcmp(flags->rerun, "failed") == 0;
+    (*list)->policy = (fl_sweep_policy){.stale_seconds = (double)flags->stale,
+                                        .retry_failed = flags->retry_failed || failed};
+    (*list)->keep_older = flags->keep_older;
+    (*list)->rerun = flags->rerun;
+    return FL_OK;
 }
 
 static int run(const fl_command *command, int argc, char **argv) {
@@ -394,6 +414,15 @@ static const fl_flag flags[] = {
     {.name = "--retry-failed",
      .offset = offsetof(run_flags, retry_failed),
      .help = "cells that failed before are tried again"},
+    {.name = "--rerun",
+     .value = "WHICH",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(run_flags, rerun),
+     .help =
+         "measure anew: all, failed, or cells whose label or run id matches (* and ? stand for anything)"},
+    {.name = "--keep-older",
+     .offset = offsetof(run_flags, keep_older),
+     .help = "results that other code has made count as done; every table marks them"},
     {.name = "--batch",
      .value = "N",
      .kind = FL_VALUE_COUNT,
@@ -426,6 +455,7 @@ static const fl_example examples[] = {
     {.line = "frostline run configs/quickstart.yaml --out results/quickstart",
      .what = "measures the cells that are missing there; again: only what is left"},
     {.line = "frostline run my.yaml variant.seed=2 --threads 4", .what = "the same with another seed"},
+    {.line = "frostline run my.yaml --rerun kda", .what = "measures the cells with kda in their label anew"},
     {.line = "frostline run my.yaml 'sweep.grid.variant.rule=[gla, kda]'", .what = "another sweep"},
     {0},
 };
@@ -436,11 +466,14 @@ const fl_command fl_command_run = {
     .positionals = positionals,
     .flags = flags,
     .examples = examples,
-    .help = "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
-            "temperature, top_p, top_k, seed}: sampled from the frozen model once and kept beside the run "
-            "files; likewise under train.\n"
-            "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
-            "Several processes, also on several machines, may run the same command in one DIR: each takes "
-            "cells that nobody has, and none waits for another. --batch 1 spreads a small sweep best.",
+    .help =
+        "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
+        "temperature, top_p, top_k, seed}: sampled from the frozen model once and kept beside the run "
+        "files; likewise under train.\n"
+        "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
+        "Several processes, also on several machines, may run the same command in one DIR: each takes "
+        "cells that nobody has, and none waits for another. --batch 1 spreads a small sweep best.\n"
+        "A cell whose result was made by other code (its rule's file or what lies below it has changed) is "
+        "measured anew; its old run file stays as RUNID.h5.older until the new one is there.",
     .run = run,
 };

@@ -52,6 +52,7 @@ static void write_command(FILE *stream, const fl_slurm_script *script, size_t ba
     }
     fputs(" --out ", stream);
     write_word(stream, script->out);
+    if (script->keep_older) fputs(" --keep-older", stream);
     fprintf(stream, " \\\n    --threads \"${SLURM_CPUS_PER_TASK:-1}\" --batch %zu --wait \"$wait\"\n", batch);
 }
 

@@ -6,6 +6,7 @@
 #define FL_CLI_SLURM_SCRIPT_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 typedef struct fl_slurm_script {
@@ -15,6 +16,7 @@ typedef struct fl_slurm_script {
     size_t override_count;
     size_t cells;       /* left to do */
     size_t tasks, cpus; /* of the array, of each task; 0: chosen */
+    bool keep_older;    /* passed on to `run` */
 } fl_slurm_script;
 
 void fl_slurm_script_write(FILE *stream, const fl_slurm_script *script);

@@ -45,7 +45,7 @@ static void print_row(FILE *stream, const fl_summary_row *row, int width) {
         fprintf(stream, "%s\n", row->status);
         return;
     }
-    fprintf(stream, "%-10s %9s %9s %9s%c %9s %9s %6s %9s %9s %6s  %s\n", run->tier,
+    fprintf(stream, "%-10s %9s %9s %9s%c %9s %9s %6s %9s %9s %6s  %s%s\n", run->tier,
             number(fl_run_metric_value(run, "nmse"), cells[0]),
             number(fl_run_metric_value(run, "linear_off/nmse"), cells[1]),
             number(fl_run_metric_value(run, "perplexity"), cells[2]), fl_run_no_gain(run) ? '*' : ' ',
@@ -55,7 +55,24 @@ static void print_row(FILE *stream, const fl_summary_row *row, int width) {
             kibibytes(fl_run_metric_value(run, "state_bytes"), cells[6]),
             kibibytes(fl_run_metric_value(run, "exact_bytes"), cells[7]),
             percent(fl_run_metric_value(run, "linear_share"), cells[8]),
-            run->diverged ? "diverged" : row->status);
+            run->diverged ? "diverged" : row->status, run->older ? ", older" : "");
+}
+
+/* What differs, each text once. */
+static void print_older(FILE *stream, const fl_summary_row *rows, size_t count) {
+    size_t printed = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *changed = rows[i].run.changed;
+        size_t before = 0;
+        if (!rows[i].measured || !rows[i].run.older) continue;
+        while (before < i &&
+               (rows[before].run.changed == NULL || strcmp(rows[before].run.changed, changed) != 0))
+            before++;
+        if (before < i) continue;
+        fprintf(stream, printed++ == 0 ? "older: measured by other code than this program's (%s" : "; %s",
+                changed);
+    }
+    if (printed > 0) fputs("); without --keep-older it is measured anew.\n", stream);
 }
 
 void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
@@ -84,6 +101,7 @@ void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
             "the state.\n",
             number(full, text));
     if (starred) fprintf(stream, "*: no gain: with the linear part off, perplexity is the same or better.\n");
+    print_older(stream, rows, count);
 }
 
 fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error) {
@@ -94,7 +112,7 @@ fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, siz
     FL_TRY(fl_output_file_open(path, &file, error));
     fputs("cell,tier,status,nmse,nmse_linear_off,perplexity,perplexity_linear_off,full_perplexity,kl,"
           "agreement,state_bytes,"
-          "exact_bytes,linear_share,diverged\n",
+          "exact_bytes,linear_share,diverged,older\n",
           file.stream);
     for (size_t i = 0; i < count; i++) {
         const fl_run_entry *run = &rows[i].run;
@@ -105,7 +123,7 @@ fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, siz
             fputc(',', file.stream);
             fl_output_csv_number(file.stream, rows[i].measured ? fl_run_metric_value(run, metrics[j]) : NAN);
         }
-        fprintf(file.stream, ",%d\n", run->diverged ? 1 : 0);
+        fprintf(file.stream, ",%d,%d\n", run->diverged ? 1 : 0, run->older ? 1 : 0);
     }
     return fl_output_file_close(&file, error);
 }

@@ -97,6 +97,10 @@ typedef struct fl_training_options {
 fl_status fl_training_run(const fl_network *network, fl_mechanism *mechanism, const fl_training_options *options,
                           fl_training_history *history, fl_error *error);
 
+/* Deletes a checkpoint that was saved under another identity, so that the training starts afresh; one that cannot be read
+ * stays, for fl_training_run to refuse. */
+fl_status fl_training_discard_other(const char *checkpoint_path, const char *identity, fl_error *error);
+
 /* Index of the data's sequence that the n-th draw of a training uses, n from 0. Shuffled: every pass over the data in another
  * order, from seed and pass alone. */
 fl_status fl_training_order(const fl_train_config *config, size_t sequences, size_t first, size_t count, size_t *out,

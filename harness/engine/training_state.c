@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/base/memory.h"
 #include "harness/model/checkpoint.h"
@@ -231,4 +232,15 @@ fl_status fl_training_state_load(const char *path, const char *identity, size_t 
 done:
     fl_checkpoint_close(file);
     return status;
+}
+
+fl_status fl_training_discard_other(const char *checkpoint_path, const char *identity, fl_error *error) {
+    fl_checkpoint *file = NULL;
+    if (access(checkpoint_path, F_OK) != 0 || fl_checkpoint_open(checkpoint_path, &file, NULL) != FL_OK)
+        return FL_OK;
+    const char *stored = fl_checkpoint_metadata(file, metadata_keys[META_IDENTITY]);
+    const bool other = stored != NULL && strcmp(stored, identity) != 0;
+    fl_checkpoint_close(file);
+    if (!other || unlink(checkpoint_path) == 0) return FL_OK;
+    return fl_error_set(error, FL_ERROR_IO, "%s: cannot delete: %s", checkpoint_path, strerror(errno));
 }

@@ -16,6 +16,11 @@
 #include "harness/store/provenance.h"
 #include "harness/store/sweep_place.h"
 
+/* What a cell leaves for good beside its run file, and what is added to the names of files that are being
+ * replaced. */
+#define MECHANISM ".mechanism.safetensors"
+#define OLDER ".older"
+
 enum { BEAT_SECONDS = 5, MAX_NOTE_BYTES = 1 << 16 };
 
 struct fl_sweep_claim {
@@ -113,11 +118,42 @@ static fl_status claim_state(const char *path, time_t now, double stale_seconds,
     return FL_OK;
 }
 
-fl_status fl_sweep_state_of(const char *directory, const char *run_id, double stale_seconds,
-                            fl_sweep_state *out, fl_error *error) {
+fl_status fl_sweep_stamp_of(const char *directory, const char *run_id, fl_sweep_stamp *out, bool *there,
+                            fl_error *error) {
+    char *path = NULL;
+    struct stat found;
+    *out = (fl_sweep_stamp){0};
+    FL_TRY(path_of(directory, run_id, ".h5", &path, error));
+    *there = stat(path, &found) == 0;
+    fl_status status = *there || errno == ENOENT ? FL_OK : io_error(path, "look at", error);
+    fl_memory_free(path);
+    if (status == FL_OK && *there) {
+        *out = (fl_sweep_stamp){.device = found.st_dev,
+                                .file = found.st_ino,
+                                .bytes = (unsigned long long)found.st_size,
+                                .seconds = found.st_mtim.tv_sec,
+                                .nanoseconds = found.st_mtim.tv_nsec};
+    }
+    return status;
+}
+
+/* Whether there is a run file that stays: any but the one of `replaced`. */
+static fl_status is_done(const char *directory, const char *run_id, const fl_sweep_stamp *replaced, bool *out,
+                         fl_error *error) {
+    fl_sweep_stamp now;
+    FL_TRY(fl_sweep_stamp_of(directory, run_id, &now, out, error));
+    if (*out && replaced != NULL) {
+        *out = now.device != replaced->device || now.file != replaced->file || now.bytes != replaced->bytes ||
+               now.seconds != replaced->seconds || now.nanoseconds != replaced->nanoseconds;
+    }
+    return FL_OK;
+}
+
+static fl_status state_of(const char *directory, const char *run_id, double stale_seconds,
+                          const fl_sweep_stamp *replaced, fl_sweep_state *out, fl_error *error) {
     bool there = false;
     char *path = NULL;
-    FL_TRY(exists(directory, run_id, ".h5", &there, error));
+    FL_TRY(is_done(directory, run_id, replaced, &there, error));
     if (there) {
         *out = FL_SWEEP_DONE;
         return FL_OK;
@@ -129,6 +165,11 @@ fl_status fl_sweep_state_of(const char *directory, const char *run_id, double st
     FL_TRY(exists(directory, run_id, ".failed.json", &there, error));
     if (there) *out = FL_SWEEP_FAILED;
     return FL_OK;
+}
+
+fl_status fl_sweep_state_of(const char *directory, const char *run_id, double stale_seconds,
+                            fl_sweep_state *out, fl_error *error) {
+    return state_of(directory, run_id, stale_seconds, NULL, out, error);
 }
 
 static char *claim_text(void) {
@@ -278,7 +319,8 @@ static bool is_spent(const char *rest) {
     const size_t bytes = strlen(rest), tail = sizeof stage - 1;
     if (bytes > tail && strcmp(rest + bytes - tail, stage) == 0) return true;
     return strcmp(rest, ".claim") == 0 || strcmp(rest, ".journal.jsonl") == 0 ||
-           strcmp(rest, ".failed.json") == 0 || strcmp(rest, ".training.safetensors") == 0;
+           strcmp(rest, ".failed.json") == 0 || strcmp(rest, ".training.safetensors") == 0 ||
+           strcmp(rest, ".h5" OLDER) == 0 || strcmp(rest, MECHANISM OLDER) == 0;
 }
 
 static void remove_files(const char *directory, const char *run_id, bool done) {
@@ -308,21 +350,65 @@ static fl_status new_claim(const char *directory, const char *run_id, fl_sweep_c
 }
 
 /* What another process may have brought about between our look and our claim. */
-static fl_status recheck(const fl_sweep_claim *claim, const fl_sweep_policy *policy, fl_sweep_state *state,
-                         fl_error *error) {
+static fl_status recheck(const fl_sweep_claim *claim, const fl_sweep_policy *policy,
+                         const fl_sweep_stamp *replaced, fl_sweep_state *state, fl_error *error) {
     bool done = false, failed = false;
-    FL_TRY(exists(claim->directory, claim->run_id, ".h5", &done, error));
+    FL_TRY(is_done(claim->directory, claim->run_id, replaced, &done, error));
     FL_TRY(exists(claim->directory, claim->run_id, ".failed.json", &failed, error));
     *state = done ? FL_SWEEP_DONE : failed && !policy->retry_failed ? FL_SWEEP_FAILED : FL_SWEEP_MISSING;
     return FL_OK;
 }
 
+static fl_status move(const fl_sweep_claim *claim, const char *from, const char *to, fl_error *error) {
+    char *source = NULL, *target = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, path_of(claim->directory, claim->run_id, from, &source, error));
+    FL_TRY_DONE(status, path_of(claim->directory, claim->run_id, to, &target, error));
+    if (rename(source, target) != 0 && errno != ENOENT) status = io_error(source, "rename", error);
+done:
+    fl_memory_free(source);
+    fl_memory_free(target);
+    return status;
+}
+
+/* A second name, which keeps the content when the first is given to a new file. Without hard links the file
+ * is moved. */
+static fl_status keep(const fl_sweep_claim *claim, const char *from, const char *to, fl_error *error) {
+    char *source = NULL, *target = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, path_of(claim->directory, claim->run_id, from, &source, error));
+    FL_TRY_DONE(status, path_of(claim->directory, claim->run_id, to, &target, error));
+    unlink(target);
+    if (link(source, target) != 0 && errno != ENOENT) status = move(claim, from, to, error);
+done:
+    fl_memory_free(source);
+    fl_memory_free(target);
+    return status;
+}
+
+/* The run file last: as long as it has its name, the cell is done. A set-aside file of an earlier attempt
+ * stays when there is no newer one. */
+static fl_status set_aside(const fl_sweep_claim *claim, fl_error *error) {
+    bool there = false;
+    FL_TRY(exists(claim->directory, claim->run_id, ".h5", &there, error));
+    if (!there) return FL_OK;
+    FL_TRY(keep(claim, MECHANISM, MECHANISM OLDER, error));
+    FL_TRY(move(claim, ".h5", ".h5" OLDER, error));
+    return fl_folder_sync(claim->directory, error);
+}
+
 fl_status fl_sweep_claim_create(const char *directory, const char *run_id, const fl_sweep_policy *policy,
                                 fl_sweep_claim **out, fl_sweep_state *state, fl_error *error) {
+    return fl_sweep_claim_again(directory, run_id, policy, NULL, out, state, error);
+}
+
+fl_status fl_sweep_claim_again(const char *directory, const char *run_id, const fl_sweep_policy *policy,
+                               const fl_sweep_stamp *replaced, fl_sweep_claim **out, fl_sweep_state *state,
+                               fl_error *error) {
     *out = NULL;
     double stale_seconds = limit_of(policy->stale_seconds);
     FL_TRY(fl_folder_create(directory, error));
-    FL_TRY(fl_sweep_state_of(directory, run_id, stale_seconds, state, error));
+    FL_TRY(state_of(directory, run_id, stale_seconds, replaced, state, error));
     if (*state == FL_SWEEP_DONE || *state == FL_SWEEP_RUNNING) return FL_OK;
     if (*state == FL_SWEEP_FAILED && !policy->retry_failed) return FL_OK;
 
@@ -336,7 +422,8 @@ fl_status fl_sweep_claim_create(const char *directory, const char *run_id, const
         destroy_claim(claim);
         return status;
     }
-    status = recheck(claim, policy, state, error);
+    status = recheck(claim, policy, replaced, state, error);
+    if (status == FL_OK && *state == FL_SWEEP_MISSING) status = set_aside(claim, error);
     if (status != FL_OK || *state != FL_SWEEP_MISSING) {
         fl_status released = fl_sweep_claim_release(claim, status == FL_OK ? error : NULL);
         return status == FL_OK ? released : status;
@@ -378,6 +465,23 @@ done:
     fl_memory_free(failure);
     destroy_claim(claim);
     return status;
+}
+
+fl_status fl_sweep_restore(const char *directory, const char *run_id, const fl_sweep_policy *policy,
+                           fl_error *error) {
+    fl_sweep_policy any = *policy;
+    fl_sweep_claim *claim = NULL;
+    fl_sweep_state state = FL_SWEEP_MISSING;
+    bool there = false;
+    any.retry_failed = true;
+    FL_TRY(exists(directory, run_id, ".h5" OLDER, &there, error));
+    if (!there) return FL_OK;
+    FL_TRY(fl_sweep_claim_create(directory, run_id, &any, &claim, &state, error));
+    if (claim == NULL) return FL_OK;
+    fl_status status = move(claim, MECHANISM OLDER, MECHANISM, error);
+    if (status == FL_OK) status = move(claim, ".h5" OLDER, ".h5", error);
+    fl_status released = fl_sweep_claim_release(claim, status == FL_OK ? error : NULL);
+    return status == FL_OK ? released : status;
 }
 
 /* Whether a file of the directory is a trace of a finished cell that nobody works on. */

@@ -47,6 +47,30 @@ typedef struct fl_sweep_policy {
 fl_status fl_sweep_claim_create(const char *directory, const char *run_id, const fl_sweep_policy *policy,
                                 fl_sweep_claim **claim, fl_sweep_state *state, fl_error *error);
 
+/* Measuring a finished cell anew. The old run file becomes `<run-id>.h5.older` once the cell is claimed, and
+ * goes when the new one is there (`<run-id>.mechanism.safetensors` likewise): killed at any moment, the
+ * directory holds one of them whole. */
+
+/* Tells a run file from the one that replaces it. */
+typedef struct fl_sweep_stamp {
+    unsigned long long device, file, bytes;
+    long long seconds, nanoseconds; /* of its last change */
+} fl_sweep_stamp;
+
+/* *there false: no run file. */
+fl_status fl_sweep_stamp_of(const char *directory, const char *run_id, fl_sweep_stamp *out, bool *there,
+                            fl_error *error);
+
+/* Like fl_sweep_claim_create for a cell that is done, as long as its run file is the one of `replaced`: who
+ * comes after another has measured it anew finds it done. replaced NULL: a cell that is done stays so. */
+fl_status fl_sweep_claim_again(const char *directory, const char *run_id, const fl_sweep_policy *policy,
+                               const fl_sweep_stamp *replaced, fl_sweep_claim **claim, fl_sweep_state *state,
+                               fl_error *error);
+
+/* Puts back an old run file whose successor was never finished; nothing when there is none, or when the cell
+ * is done or being worked on. */
+fl_status fl_sweep_restore(const char *directory, const char *run_id, const fl_sweep_policy *policy, fl_error *error);
+
 /* Call it whenever work has gone on (every progress report will do): at most every few seconds it renews the
  * heartbeat. False when another process has taken the cell over: stop then. Thread-safe with itself no, with
  * everything else yes. */
@@ -60,7 +84,7 @@ fl_status fl_sweep_claim_release(fl_sweep_claim *claim, fl_error *error);
 fl_status fl_sweep_claim_fail(fl_sweep_claim *claim, const fl_error *cause, const char *log, fl_error *error);
 
 /* Deletes what processes that were killed right after finishing a cell have left beside its run file: claim,
- * journal, old failure, training state, finished stages, unfinished files. Cells that are not done or whose claim is alive
+ * journal, old failure, training state, finished stages, unfinished files, the run file it replaced. Cells that are not done or whose claim is alive
  * keep theirs. */
 fl_status fl_sweep_tidy(const char *directory, double stale_seconds, fl_error *error);
 
