@@ -137,6 +137,18 @@ fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *
     return status;
 }
 
+fl_status fl_run_record_read_sequences(fl_run_reader *reader, const char *root, fl_text_result *out,
+                                       fl_error *error) {
+    size_t count = 0;
+    const fl_measurement *rows = fl_measurements(&count);
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        if (rows[i].axes[0] == 'S') status = read_row(reader, root, &rows[i], out, error);
+    }
+    if (status != FL_OK) fl_text_result_release(out);
+    return status;
+}
+
 fl_status fl_run_record_write_seconds(fl_run_file *file, const char *name, double seconds,
                                       const char *description, fl_error *error) {
     char path[128];
