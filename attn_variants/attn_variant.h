@@ -87,7 +87,9 @@ typedef struct fl_rule_input_gradient {
 typedef struct fl_rule_parameter {
     const char *name;  /* in the file: layers.<i>.<name> */
     const char *axes;  /* e.g. "HDD" */
-    const char *init;  /* "uniform_fan_in", "normal", "identity" (last two axes), or a decimal number */
+    const char *init;  /* "uniform_fan_in", "normal", "identity" (last two axes), "log_counting" (log 1, log 2, ... along the last
+                        * axis), "pi_counting" (0, pi, 2 pi, ...), "log_step" (logs, drawn evenly between those of 0.001 and
+                        * 0.1), or a decimal number */
     const char *help;
     bool (*used)(const void *options); /* NULL: always. Where it is not, prepare is handed NULL */
 } fl_rule_parameter;

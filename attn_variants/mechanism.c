@@ -187,6 +187,13 @@ static void fill_identity(const fl_mechanism_tensor *tensor, float *values) {
     }
 }
 
+static void fill_counting(const fl_mechanism_tensor *tensor, bool logs, float *values) {
+    static const double pi = 3.14159265358979323846;
+    size_t columns = tensor->shape[tensor->rank - 1];
+    for (size_t i = 0; i < tensor->count; i++)
+        values[i] = (float)(logs ? log(1.0 + (double)(i % columns)) : pi * (double)(i % columns));
+}
+
 static void fill_current_token(const fl_mechanism_tensor *tensor, float *values) {
     size_t kernel = tensor->shape[1];
     for (size_t i = 0; i < tensor->count; i++) values[i] = i % kernel == kernel - 1 ? 1.0f : 0.0f;
@@ -206,6 +213,11 @@ static void initialise_tensor(const fl_mechanism *mechanism, size_t layer, const
         for (size_t i = 0; i < tensor->count; i++) values[i] = (float)fl_random_normal(&random);
     } else if (strcmp(start->init, "identity") == 0) {
         fill_identity(tensor, values);
+    } else if (strcmp(start->init, "log_counting") == 0 || strcmp(start->init, "pi_counting") == 0) {
+        fill_counting(tensor, start->init[0] == 'l', values);
+    } else if (strcmp(start->init, "log_step") == 0) {
+        for (size_t i = 0; i < tensor->count; i++)
+            values[i] = (float)(log(0.001) + fl_random_uniform(&random) * (log(0.1) - log(0.001)));
     } else if (strcmp(start->init, "current_token") == 0) {
         fill_current_token(tensor, values);
     } else {

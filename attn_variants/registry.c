@@ -26,7 +26,9 @@
     RULE(rwkv7)                                                                                              \
     RULE(comba)                                                                                              \
     RULE(gdn2)                                                                                               \
-    RULE(oja)
+    RULE(oja)                                                                                                \
+    RULE(s4d)                                                                                                \
+    RULE(mamba)
 
 #define DECLARE(name) extern const fl_rule fl_rule_##name;
 #define LIST(name) &fl_rule_##name,
@@ -131,7 +133,8 @@ static const char *parameter_fault(const fl_rule_parameter *parameter) {
         return "a parameter with unknown or too many axes";
     }
     double value = 0.0;
-    static const char *const inits[] = {"uniform_fan_in", "normal", "identity"};
+    static const char *const inits[] = {"uniform_fan_in", "normal",      "identity",
+                                        "log_counting",   "pi_counting", "log_step"};
     for (size_t i = 0; parameter->init != NULL && i < sizeof inits / sizeof inits[0]; i++) {
         if (strcmp(parameter->init, inits[i]) == 0) return NULL;
     }

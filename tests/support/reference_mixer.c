@@ -1,5 +1,6 @@
 #include "tests/support/reference_mixer.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ typedef struct token_inputs {
 } token_inputs;
 
 typedef struct rule_state {
-    double *s; /* [D][K] */
+    double *s; /* [D][K]; s4d: [2][D][K] */
     double *z; /* [K] */
 } rule_state;
 
@@ -176,8 +177,9 @@ static bool has_unit_inputs(const world *w) {
         if (is_rule(w, names[i])) return true;
     }
     /* `unit` is the first member of the option structs that have it. */
-    if (is_rule(w, "retnet") || is_rule(w, "ssd") || is_rule(w, "rwkv7"))
+    if (is_rule(w, "retnet") || is_rule(w, "ssd") || is_rule(w, "rwkv7") || is_rule(w, "mamba"))
         return *(bool *)w->variant->rule_options;
+    if (is_rule(w, "s4d")) return *(bool *)((char *)w->variant->rule_options + sizeof(int));
     return false;
 }
 
@@ -335,6 +337,34 @@ static void write_oja(const world *w, double *s, const token_inputs *token, cons
     add_outer(w, s, token->beta, v, e);
 }
 
+static void write_mamba(const world *w, size_t h, double *s, const token_inputs *token, const double *k,
+                        const double *v) {
+    for (size_t j = 0; j < w->d; j++) {
+        double dt = softplus(token->factors[0][j]);
+        for (size_t i = 0; i < w->d; i++) {
+            double a = -exp(parameter(w, "mamba.a_log")[(h * w->d + j) * w->d + i]);
+            s[j * w->d + i] = exp(dt * a) * s[j * w->d + i] + dt * k[i] * v[j];
+        }
+    }
+}
+
+static void write_s4d(const world *w, size_t h, double *s, const double *k, const double *v) {
+    const float *frequency = parameter(w, "s4d.frequency");
+    const float *rate = parameter(w, frequency != NULL ? "s4d.lin_rate" : "s4d.real_rate");
+    size_t size = w->d * w->d;
+    for (size_t j = 0; j < w->d; j++) {
+        double dt = exp(parameter(w, "s4d.step")[h * w->d + j]);
+        for (size_t i = 0; i < w->d; i++) {
+            double complex a =
+                -exp(rate[h * w->d + i]) + (frequency == NULL ? 0.0 : frequency[h * w->d + i]) * I;
+            double complex x = s[j * w->d + i] + s[size + j * w->d + i] * I;
+            x = cexp(dt * a) * x + dt * k[i] * v[j];
+            s[j * w->d + i] = creal(x);
+            s[size + j * w->d + i] = cimag(x);
+        }
+    }
+}
+
 static void write_gla(const world *w, double *s, const token_inputs *token, const double *k,
                       const double *v) {
     for (size_t i = 0; i < w->d; i++) {
@@ -406,6 +436,10 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         correct(w, s, 1.0, v, p, k);
     } else if (is_rule(w, "rwkv7")) {
         write_rwkv7(w, h, s, token, k, v);
+    } else if (is_rule(w, "mamba")) {
+        write_mamba(w, h, s, token, k, v);
+    } else if (is_rule(w, "s4d")) {
+        write_s4d(w, h, s, k, v);
     } else if (is_rule(w, "oja")) {
         write_oja(w, s, token, k);
     } else { /* kernels */
@@ -418,6 +452,7 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
 static double read_state(const world *w, size_t h, const double *q, double *y) {
     double mass = 0.0;
     read_plain(w, w->states[h].s, q, y);
+    for (size_t i = 0; parameter(w, "s4d.frequency") != NULL && i < w->d; i++) y[i] *= 2.0;
     for (size_t i = 0; i < w->k_dim; i++) mass += w->states[h].z[i] * q[i];
     return mass;
 }
@@ -564,8 +599,10 @@ static void merge(const world *w, size_t h, size_t t, const exact_part *exact, c
 static void add_own(const world *w, size_t h, size_t t, const double *q, double *y) {
     const token_inputs *token = &w->tokens[t * w->heads + h];
     const fl_variant *variant = w->variant;
-    if (variant->window > 0 || variant->cache_budget > 0 || t < variant->sinks || !is_rule(w, "rwkv7"))
-        return;
+    if (variant->window > 0 || variant->cache_budget > 0 || t < variant->sinks) return;
+    const float *skip = parameter(w, "mamba.skip");
+    for (size_t i = 0; skip != NULL && i < w->d; i++) y[i] += skip[h * w->d + i] * token->v[i];
+    if (!is_rule(w, "rwkv7")) return;
     double k[MAX_D], v[MAX_D], own = 0.0;
     key_and_value(w, h, token, 0, k, v);
     for (size_t i = 0; i < w->d; i++) own += q[i] * k[i] * parameter(w, "rwkv7.bonus")[h * w->d + i];
@@ -593,7 +630,8 @@ static void step(const world *w, size_t t) {
             add_own(w, h, t, q, read);
             for (size_t i = 0; i < w->d; i++) read[i] *= w->variant->scale;
             mass *= w->variant->scale;
-            call->state_norm[h * call->tokens + t] = length(w->d * w->k_dim, w->states[h].s);
+            call->state_norm[h * call->tokens + t] =
+                length(w->d * w->k_dim * (is_rule(w, "s4d") ? 2 : 1), w->states[h].s);
         }
         merge(w, h, t, &exact, read, mass, call->output + (t * w->heads + h) * w->d);
     }
@@ -619,7 +657,8 @@ void fl_reference_mixer(const fl_reference_call *call) {
     w.cached = zeroed(w.kv_heads * call->tokens, sizeof *w.cached);
     w.mass = zeroed(w.kv_heads * call->tokens, sizeof *w.mass);
     for (size_t h = 0; h < w.heads; h++) {
-        w.states[h] = (rule_state){zeroed(w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim, sizeof(double))};
+        w.states[h] =
+            (rule_state){zeroed(2 * w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim, sizeof(double))};
     }
     for (size_t t = 0; t < call->tokens && !variant->rule->stateless; t++) {
         for (size_t h = 0; h < w.heads; h++) {

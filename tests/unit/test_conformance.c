@@ -45,10 +45,12 @@ static bool applies(const fl_rule *rule, const char *more) {
     if (strstr(more, "maximum:") != NULL && !rule->beta_may_reflect) return false;
     if (strstr(more, "form:") != NULL && rule->gate_activation != FL_ACTIVATE_LOG_SIGMOID) return false;
     if (strstr(more, "scale:") != NULL && rule->stateless) return false;
-    static const char *const of_rules[] = {"decay_first", "static", "diagonal", "negative_eigenvalues",
-                                           "unit"};
+    static const char *const of_rules[] = {"decay_first", "static", "diagonal",  "negative_eigenvalues",
+                                           "unit",        "skip",   "init: real"};
     for (size_t i = 0; i < sizeof of_rules / sizeof of_rules[0]; i++) {
-        if (strstr(more, of_rules[i]) != NULL && !has_option(rule, of_rules[i])) return false;
+        char key[32];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(of_rules[i], ":"), of_rules[i]);
+        if (strstr(more, of_rules[i]) != NULL && !has_option(rule, key)) return false;
     }
     return true;
 }
@@ -81,6 +83,9 @@ static const char *const interventions[] = {
     "diagonal: true",
     "diagonal: true, window: 3, sinks: 1, cache: {budget: 4, route: self_recall}",
     "unit: false, scale: sqrt_dim",
+    "skip: true",
+    "skip: true, sinks: 2, short_conv: {kernel: 3, init: torch}",
+    "init: real, window: 3",
 };
 
 static void check_close(const float *x, const double *reference, size_t count, const char *yaml,

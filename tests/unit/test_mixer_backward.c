@@ -185,6 +185,10 @@ static void test_merges_normaliser_and_routing_have_their_gradients(void **state
         "{rule: longhorn, diagonal: true, window: 2, sinks: 1, cache: {budget: 3, route: self_recall}}",
         "{rule: rwkv7, unit: false, scale: 0.5, short_conv: {kernel: 3, init: torch}}",
         "{rule: rwkv7, sinks: 2}",
+        "{rule: mamba, skip: true, scale: 0.5}",
+        "{rule: mamba, unit: false, window: 2, sinks: 1}",
+        "{rule: s4d, init: real, window: 2}",
+        "{rule: s4d, unit: false}",
     };
     worst = 0.0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(cases[i], FL_RECURRENCE_AUTO);
