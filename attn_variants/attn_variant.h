@@ -45,7 +45,7 @@ typedef enum fl_gate_activation {
 /* Inputs of one token of one query head. */
 typedef struct fl_rule_input {
     size_t head_dim;           /* D */
-    size_t layer, head, heads; /* head < heads = H */
+    size_t layer, layers, head, heads; /* layer < layers = L, head < heads = H */
     size_t position;           /* of this token in its sequence */
     const float *query, *key, *value; /* [D], after RoPE and short convolution, not yet normalised */
     const float *gate;         /* [1] or [D] after the declared activation; NULL when the rule takes none */

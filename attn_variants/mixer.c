@@ -106,6 +106,7 @@ void fl_mixer_destroy(fl_mixer *mixer) {
 fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head) {
     return (fl_rule_input){.head_dim = plan->shape.head_dim,
                            .layer = plan->layer,
+                           .layers = plan->mechanism->layers,
                            .head = head,
                            .heads = plan->shape.query_heads,
                            .options = plan->variant->rule_options,

@@ -28,7 +28,14 @@
     RULE(gdn2)                                                                                               \
     RULE(oja)                                                                                                \
     RULE(s4d)                                                                                                \
-    RULE(mamba)
+    RULE(mamba)                                                                                              \
+    RULE(hgrn2)                                                                                              \
+    RULE(lightning)                                                                                          \
+    RULE(rebased)                                                                                            \
+    RULE(dpfp)                                                                                               \
+    RULE(rodimus)                                                                                            \
+    RULE(rwkv6)                                                                                              \
+    RULE(mlstm)
 
 #define DECLARE(name) extern const fl_rule fl_rule_##name;
 #define LIST(name) &fl_rule_##name,

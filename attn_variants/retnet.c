@@ -13,11 +13,15 @@ static const fl_option options[] = {
      .offset = offsetof(retnet_options, unit),
      .default_text = "true",
      .help = "q and k of unit length: frozen keys are far from the scale the rule is trained with; false: as "
-             "published"},
+             "published, with scale: sqrt_dim"},
 };
 
+static bool is_published(const void *chosen) {
+    return !((const retnet_options *)chosen)->unit;
+}
+
 static bool unit(const fl_rule_input *input) {
-    return ((const retnet_options *)input->options)->unit;
+    return !is_published(input->options);
 }
 
 static void prepare(const fl_rule_input *input, fl_rule_output *output) {
@@ -40,6 +44,7 @@ const fl_rule fl_rule_retnet = {
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .options_bytes = sizeof(retnet_options),
+    .scaled = is_published,
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };

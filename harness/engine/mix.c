@@ -235,6 +235,26 @@ static fl_mixer_call call_of(const fl_mix *mix, size_t first, size_t count) {
                            .mode = mix->request->mode};
 }
 
+/* Where reads come before writes the last token has not been written: a token more, of zeros, writes it and
+ * waits itself. */
+static fl_status settle(fl_mix *mix, fl_error *error) {
+    const fl_variant *variant = mix->variant;
+    if (!variant->rule->reads_before || variant->window > 0 || variant->cache_budget > 0) return FL_OK;
+    float *zeros = NULL;
+    size_t row = mix->shape.query_heads * mix->shape.head_dim + mix->shape.model_dim;
+    FL_TRY(FL_ALLOCATE(&zeros, 2 * row, error));
+    fl_mixer_call call = {.tokens = 1,
+                          .query = zeros,
+                          .key = zeros,
+                          .value = zeros,
+                          .input = zeros,
+                          .output = zeros + row,
+                          .mode = mix->request->mode};
+    fl_status status = fl_mixer_forward(mix->mixer, &call, error);
+    fl_memory_free(zeros);
+    return status;
+}
+
 static fl_status forward(fl_mix *mix, fl_error *error) {
     size_t cut = mix->request->cut > 0 ? mix->request->cut : mix->tokens;
     if (cut > mix->tokens)
@@ -245,6 +265,7 @@ static fl_status forward(fl_mix *mix, fl_error *error) {
     FL_TRY(fl_mixer_forward(mix->mixer, &call, error));
     call = call_of(mix, cut, mix->tokens - cut);
     FL_TRY(fl_mixer_forward(mix->mixer, &call, error));
+    FL_TRY(settle(mix, error));
     return split_state(mix, error);
 }
 

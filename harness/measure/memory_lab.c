@@ -70,6 +70,7 @@ static void prepare_step(const fl_lab *lab, size_t trial, size_t step, const flo
     bool first = lab->options->overwrite && step < lab->pairs;
     fl_rule_input input = {
         .head_dim = dimension,
+        .layers = 1,
         .head = trial,
         .heads = lab->options->trials,
         .position = step,
@@ -255,6 +256,9 @@ static fl_status check(const fl_variant *variant, const fl_memory_lab_options *o
         return fl_error_set(error, FL_ERROR_ARGUMENT,
                             "memory lab: rule %s needs beta: {source: constant, value}", rule->name);
     }
+    if (rule->bonus)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED, "memory lab: rule %s reads more than its state",
+                            rule->name);
     for (size_t i = 0; i < rule->factor_count; i++) {
         if (fl_rule_factor_width(rule, i, 1, variant->rule_options) == 0) continue;
         return fl_error_set(error, FL_ERROR_UNSUPPORTED,

@@ -40,6 +40,7 @@ static fl_rule_output outputs_in(const prepare_world *w, float *block) {
 static fl_rule_input inputs_of(const prepare_world *w) {
     fl_rule_input input = {.head_dim = HEAD_DIM,
                            .layer = FL_CASE_LAYER,
+                           .layers = FL_CASE_LAYERS,
                            .head = HEAD,
                            .heads = HEADS,
                            .position = 3,

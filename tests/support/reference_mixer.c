@@ -88,7 +88,7 @@ static double low_rank(const world *w, size_t t, const char *name, size_t rank, 
     for (size_t r = 0; r < rank; r++) {
         double inner = 0.0;
         for (size_t i = 0; i < e; i++) inner += (double)w->call->input[t * e + i] * w1[i * rank + r];
-        sum += (is_rule(w, "rwkv7") && strcmp(name, "gate") == 0 ? tanh(inner) : inner) *
+        sum += (w->variant->rule->gate_bounded && strcmp(name, "gate") == 0 ? tanh(inner) : inner) *
                w2[r * columns + column];
     }
     return sum;
@@ -121,7 +121,7 @@ static void find_factors(const world *w, size_t t, size_t h, token_inputs *token
 
 static void gates(const world *w, size_t t, size_t h, token_inputs *token) {
     const fl_rule *rule = w->variant->rule;
-    bool raw = is_rule(w, "ssd");
+    bool raw = rule->gate_activation == FL_ACTIVATE_RAW;
     for (size_t i = 0; i < w->d && rule->gate != FL_GATE_NONE; i++) {
         bool scalar = rule->gate == FL_GATE_SCALAR;
         if (w->variant->gate_source == FL_GATE_CONSTANT) {
@@ -177,8 +177,10 @@ static bool has_unit_inputs(const world *w) {
         if (is_rule(w, names[i])) return true;
     }
     /* `unit` is the first member of the option structs that have it. */
-    if (is_rule(w, "retnet") || is_rule(w, "ssd") || is_rule(w, "rwkv7") || is_rule(w, "mamba"))
+    if (is_rule(w, "retnet") || is_rule(w, "ssd") || is_rule(w, "rwkv7") || is_rule(w, "mamba") ||
+        is_rule(w, "lightning") || is_rule(w, "rwkv6") || is_rule(w, "mlstm"))
         return *(bool *)w->variant->rule_options;
+    if (is_rule(w, "hgrn2")) return *(bool *)((char *)w->variant->rule_options + sizeof(double));
     if (is_rule(w, "s4d")) return *(bool *)((char *)w->variant->rule_options + sizeof(int));
     return false;
 }
@@ -189,6 +191,22 @@ static void softmax_pair(size_t n, const double *z, double *phi) {
         for (size_t i = 0; i < n; i++) top = fmax(top, sign * z[i]);
         for (size_t i = 0; i < n; i++) sum += exp(sign * z[i] - top);
         for (size_t i = 0; i < n; i++) phi[(size_t)half * n + i] = exp(sign * z[i] - top) / sum;
+    }
+}
+
+/* All d d products, which have the same dot products as the half that is kept. */
+static void rebased_features(const world *w, size_t h, const double *x, double *phi) {
+    size_t d = w->d;
+    double mean = 0.0, variance = 0.0, z[MAX_D];
+    bool normalise = *(bool *)w->variant->rule_options;
+    for (size_t i = 0; i < d; i++) mean += x[i] / (double)d;
+    for (size_t i = 0; i < d; i++) variance += (x[i] - mean) * (x[i] - mean) / (double)d;
+    for (size_t i = 0; i < d; i++) {
+        z[i] = normalise ? (x[i] - mean) / sqrt(variance + 1e-5) : x[i];
+        z[i] = z[i] * parameter(w, "rebased.scale")[h * d + i] + parameter(w, "rebased.shift")[h * d + i];
+    }
+    for (size_t i = 0; i < d; i++) {
+        for (size_t j = 0; j < d; j++) phi[i * d + j] = z[i] * z[j] / sqrt((double)d);
     }
 }
 
@@ -227,6 +245,19 @@ static void feature_map(const world *w, size_t h, bool query, const double *x, d
             for (size_t i = 0; i < d; i++) dot += weight[m * d + i] * x[i] / root;
             phi[m] = exp(dot - square / 2.0) / sqrt((double)w->k_dim);
         }
+    } else if (is_rule(w, "dpfp")) {
+        size_t nu = *(size_t *)w->variant->rule_options;
+        double z[2 * MAX_D];
+        for (size_t i = 0; i < d; i++) {
+            z[i] = fmax(x[i], 0.0);
+            z[d + i] = fmax(-x[i], 0.0);
+        }
+        for (size_t j = 1; j <= nu; j++) {
+            for (size_t i = 0; i < 2 * d; i++)
+                phi[(j - 1) * 2 * d + i] = z[i] * z[(i + 2 * d * j - j) % (2 * d)];
+        }
+    } else if (is_rule(w, "rebased")) {
+        rebased_features(w, h, x, phi);
     } else if (has_unit_inputs(w)) {
         unit(d, x, phi);
     } else {
@@ -245,6 +276,11 @@ static void query_features(const world *w, size_t h, const token_inputs *token, 
         unit(w->d, token->k, k);
         for (size_t i = 0; i < w->d; i++) q[i] -= parameter(w, "comba.correction")[h] * k[i];
     }
+}
+
+static double hgrn2_gate(const world *w, const token_inputs *token, size_t i) {
+    double bound = *(double *)w->variant->rule_options;
+    return bound + (1.0 - bound) * token->gate[i];
 }
 
 /* The key and value of one micro step, as they would be written. */
@@ -269,6 +305,13 @@ static void key_and_value(const world *w, size_t h, const token_inputs *token, s
     }
     feature_map(w, h, false, token->k, k);
     for (size_t i = 0; i < d; i++) {
+        if (is_rule(w, "hgrn2")) k[i] = 1.0 - hgrn2_gate(w, token, i);
+        if (is_rule(w, "rodimus")) {
+            double norm = fmax(length(d, token->k), 1e-12);
+            k[i] = token->k[i] / norm * pow(softplus(token->gate[i]), token->factors[0][i]);
+            v[i] *= token->factors[1][i];
+        }
+        if (is_rule(w, "mlstm") && !*(bool *)w->variant->rule_options) k[i] /= sqrt((double)d);
         if (is_rule(w, "gdn2")) {
             const float *scale = parameter(w, "gdn2.write");
             v[i] *= scale == NULL ? token->factors[1][i] : token->beta * 2.0 * sigmoid(scale[h * d + i]);
@@ -365,6 +408,17 @@ static void write_s4d(const world *w, size_t h, double *s, const double *k, cons
     }
 }
 
+/* z: n [D], then m: only what the norm of the state is taken of is scaled by it. */
+static void write_mlstm(const world *w, rule_state *state, const token_inputs *token, const double *k,
+                        const double *v) {
+    double decayed = log(token->gate[0]) + state->z[w->d], input = token->factors[0][0];
+    double m = fmax(decayed, input), keep = exp(decayed - m), written = exp(input - m);
+    scale_columns(w, state->s, &keep, true);
+    add_outer(w, state->s, written, v, k);
+    for (size_t i = 0; i < w->d; i++) state->z[i] = keep * state->z[i] + written * k[i];
+    state->z[w->d] = m;
+}
+
 static void write_gla(const world *w, double *s, const token_inputs *token, const double *k,
                       const double *v) {
     for (size_t i = 0; i < w->d; i++) {
@@ -436,6 +490,21 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         correct(w, s, 1.0, v, p, k);
     } else if (is_rule(w, "rwkv7")) {
         write_rwkv7(w, h, s, token, k, v);
+    } else if (is_rule(w, "lightning")) {
+        double depth = (double)w->call->layer / (double)w->call->mechanism->layers;
+        scale_columns(w, s, (double[]){exp(-8.0 / (double)w->heads * (1.0 - depth) * (double)h)}, true);
+        add_outer(w, s, 1.0, v, k);
+    } else if (is_rule(w, "hgrn2") || is_rule(w, "rodimus") || is_rule(w, "rwkv6")) {
+        double keep[MAX_D];
+        for (size_t i = 0; i < w->d; i++) {
+            keep[i] = is_rule(w, "hgrn2")   ? hgrn2_gate(w, token, i)
+                      : is_rule(w, "rwkv6") ? exp(-exp(token->gate[i]))
+                                            : exp(-softplus(token->gate[i]) * token->factors[0][i]);
+        }
+        scale_columns(w, s, keep, false);
+        add_outer(w, s, 1.0, v, k);
+    } else if (is_rule(w, "mlstm")) {
+        write_mlstm(w, state, token, k, v);
     } else if (is_rule(w, "mamba")) {
         write_mamba(w, h, s, token, k, v);
     } else if (is_rule(w, "s4d")) {
@@ -454,6 +523,8 @@ static double read_state(const world *w, size_t h, const double *q, double *y) {
     read_plain(w, w->states[h].s, q, y);
     for (size_t i = 0; parameter(w, "s4d.frequency") != NULL && i < w->d; i++) y[i] *= 2.0;
     for (size_t i = 0; i < w->k_dim; i++) mass += w->states[h].z[i] * q[i];
+    for (size_t i = 0; is_rule(w, "mlstm") && i < w->d; i++)
+        y[i] /= fmax(fabs(mass), exp(-w->states[h].z[w->d]));
     return mass;
 }
 
@@ -512,6 +583,8 @@ static double score(const world *w, size_t g, size_t i) {
 /* The token written at step t, or -1. */
 static int32_t route(const world *w, size_t g, size_t t) {
     size_t tokens = w->call->tokens, window = w->variant->window, cached = 0;
+    if (is_rule(w, "rwkv6") && window == 0 && w->variant->cache_budget == 0)
+        window = 1; /* reads come first */
     if (t < window || t - window < w->variant->sinks) return -1;
     size_t leaving = t - window;
     for (size_t i = 0; i < tokens; i++) cached += w->cached[g * tokens + i];
@@ -602,11 +675,17 @@ static void add_own(const world *w, size_t h, size_t t, const double *q, double 
     if (variant->window > 0 || variant->cache_budget > 0 || t < variant->sinks) return;
     const float *skip = parameter(w, "mamba.skip");
     for (size_t i = 0; skip != NULL && i < w->d; i++) y[i] += skip[h * w->d + i] * token->v[i];
-    if (!is_rule(w, "rwkv7")) return;
+    if (!is_rule(w, "rwkv7") && !is_rule(w, "rwkv6")) return;
+    const float *bonus = parameter(w, is_rule(w, "rwkv7") ? "rwkv7.bonus" : "rwkv6.bonus");
     double k[MAX_D], v[MAX_D], own = 0.0;
     key_and_value(w, h, token, 0, k, v);
-    for (size_t i = 0; i < w->d; i++) own += q[i] * k[i] * parameter(w, "rwkv7.bonus")[h * w->d + i];
+    for (size_t i = 0; i < w->d; i++) own += q[i] * k[i] * bonus[h * w->d + i];
     for (size_t i = 0; i < w->d; i++) y[i] += own * v[i];
+}
+
+static double of_state(const world *w, size_t h) {
+    double matrix = length(w->d * w->k_dim * (is_rule(w, "s4d") ? 2 : 1), w->states[h].s);
+    return is_rule(w, "mlstm") ? hypot(matrix, length(w->d + 1, w->states[h].z)) : matrix;
 }
 
 static void step(const world *w, size_t t) {
@@ -630,8 +709,7 @@ static void step(const world *w, size_t t) {
             add_own(w, h, t, q, read);
             for (size_t i = 0; i < w->d; i++) read[i] *= w->variant->scale;
             mass *= w->variant->scale;
-            call->state_norm[h * call->tokens + t] =
-                length(w->d * w->k_dim * (is_rule(w, "s4d") ? 2 : 1), w->states[h].s);
+            call->state_norm[h * call->tokens + t] = of_state(w, h);
         }
         merge(w, h, t, &exact, read, mass, call->output + (t * w->heads + h) * w->d);
     }
@@ -650,15 +728,16 @@ void fl_reference_mixer(const fl_reference_call *call) {
                .d = shape->head_dim,
                .micro = fl_rule_micro_steps(variant->rule, variant->rule_options)};
     if (w.d > MAX_D) abort();
-    w.k_dim = is_rule(&w, "taylor") ? 1 + w.d + w.d * w.d
-                                    : fl_rule_key_dim(variant->rule, w.d, variant->rule_options);
+    w.k_dim = is_rule(&w, "taylor")    ? 1 + w.d + w.d * w.d
+              : is_rule(&w, "rebased") ? w.d * w.d
+                                       : fl_rule_key_dim(variant->rule, w.d, variant->rule_options);
     w.tokens = zeroed(call->tokens * w.heads, sizeof *w.tokens);
     w.states = zeroed(w.heads, sizeof *w.states);
     w.cached = zeroed(w.kv_heads * call->tokens, sizeof *w.cached);
     w.mass = zeroed(w.kv_heads * call->tokens, sizeof *w.mass);
     for (size_t h = 0; h < w.heads; h++) {
         w.states[h] =
-            (rule_state){zeroed(2 * w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim, sizeof(double))};
+            (rule_state){zeroed(2 * w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim + 1, sizeof(double))};
     }
     for (size_t t = 0; t < call->tokens && !variant->rule->stateless; t++) {
         for (size_t h = 0; h < w.heads; h++) {

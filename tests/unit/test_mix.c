@@ -114,7 +114,9 @@ static void test_outputs_are_the_float64_mixers(void **state) {
 /* Both halves, the second from the first one's state, are the whole: where nothing waits in a window. */
 static void test_a_state_can_be_handed_on(void **state) {
     (void)state;
-    static const char *const variants[] = {"{rule: kda}", "{rule: hedgehog}", "{rule: oja}", "{rule: rwkv7}"};
+    static const char *const variants[] = {"{rule: kda}",   "{rule: hedgehog}", "{rule: oja}",
+                                           "{rule: rwkv7}", "{rule: rwkv6}",    "{rule: mlstm}",
+                                           "{rule: s4d}"};
     enum { FIRST = 23 };
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         open_case(variants[i]);
@@ -155,7 +157,7 @@ static void test_gradients_are_those_of_the_output(void **state) {
         float given[T * H * D], start[H * D * D];
         for (size_t j = 0; j < T * H * D; j++) given[j] = sinf((float)j);
         for (size_t j = 0; j < H * D * D; j++) start[j] = 0.3f * cosf((float)(3 * j));
-        bool own = one.variant->rule->own.write != NULL;
+        bool own = fl_rule_is_own(one.variant->rule, one.variant->rule_options);
         fl_checkpoint_write_tensor extra[2] = {{"grad_out", given, 3, {T, H, D}},
                                                {"state", start, 3, {H, D, D}}};
         if (own) extra[1] = (fl_checkpoint_write_tensor){"state", start, 2, {H, D * D}};

@@ -131,6 +131,9 @@ static void test_prepare_backward_is_the_derivative_of_prepare(void **state) {
                                        "features: 7",
                                        "householder_steps: 3, negative_eigenvalues: false",
                                        "decay_first: true",
+                                       "lower_bound: 0.3",
+                                       "shifts: 2",
+                                       "normalise: false",
                                        "static: true"};
     double worst = 0.0;
     for (size_t i = 0; fl_rule_registry[i] != NULL; i++) {
