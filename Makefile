@@ -54,7 +54,7 @@ TEST_SOURCES = $(wildcard tests/unit/test_*.c)
 FUZZ_SOURCES = $(wildcard tests/fuzz/fuzz_*.c)
 
 object = $(patsubst %.c,$(BUILD)/%.o,$(1))
-FUZZ_SUPPORT = $(call object,tests/fuzz/input_file.c)
+FUZZ_SUPPORT = $(call object,tests/fuzz/data_file.c)
 LIBRARY = $(BUILD)/libfrostline.a
 PROGRAM = $(BUILD)/frostline
 TESTS = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
@@ -150,7 +150,7 @@ $(BUILD)/harness/store/fingerprint.o: $(SOURCE_HASHES)
 $(BUILD)/harness/store/fingerprint.o: TARGET_FLAGS = -I$(BUILD)/generated
 
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
-             $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/input_file.c))
+             $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/data_file.c))
 .SECONDARY:
 
 # Checks -------------------------------------------------------------------------------------------------------------

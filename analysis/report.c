@@ -9,7 +9,7 @@
 #include "analysis/report_tables.h"
 #include "analysis/report_warnings.h"
 #include "harness/base/memory.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 enum { PATH_BYTES = 4096, MAX_FIGURES = 64, NAME_BYTES = 320 };
 

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 
 struct fl_hash_stream {
@@ -54,28 +56,24 @@ void fl_hash_stream_destroy(fl_hash_stream *stream) {
 }
 
 fl_status fl_hash_file(const char *path, fl_hash *out, fl_error *error) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    enum { BUFFER_BYTES = 1 << 20 };
+    int descriptor;
+    size_t size, got = BUFFER_BYTES;
+    FL_TRY(fl_input_open(path, &descriptor, &size, error));
     fl_hash_stream *stream = NULL;
     unsigned char *buffer = NULL;
-    enum { BUFFER_BYTES = 1 << 20 };
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_hash_stream_create(&stream, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&buffer, BUFFER_BYTES, error));
-    for (;;) {
-        size_t got = fread(buffer, 1, BUFFER_BYTES, file);
+    while (got == BUFFER_BYTES) {
+        FL_TRY_DONE(status, fl_input_next(descriptor, path, buffer, BUFFER_BYTES, &got, error));
         fl_hash_stream_add(stream, buffer, got);
-        if (got < BUFFER_BYTES) break;
-    }
-    if (ferror(file)) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-        goto done;
     }
     *out = fl_hash_stream_value(stream);
 done:
     fl_memory_free(buffer);
     fl_hash_stream_destroy(stream);
-    fclose(file);
+    close(descriptor);
     return status;
 }
 

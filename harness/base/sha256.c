@@ -1,8 +1,10 @@
 #include "harness/base/sha256.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "harness/base/input_file.h"
 
 /* First 32 bits of the fractional parts of the cube roots of the first 64 primes. */
 static const uint32_t round_constants[64] = {
@@ -83,16 +85,18 @@ void fl_sha256_bytes(const void *data, size_t bytes, char text[FL_SHA256_TEXT_BY
 }
 
 fl_status fl_sha256_file(const char *path, char text[FL_SHA256_TEXT_BYTES], fl_error *error) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    int descriptor;
+    size_t size, got;
+    FL_TRY(fl_input_open(path, &descriptor, &size, error));
     fl_sha256 sha;
     fl_sha256_start(&sha);
     unsigned char buffer[16384];
-    size_t got;
-    while ((got = fread(buffer, 1, sizeof buffer, file)) > 0) fl_sha256_add(&sha, buffer, got);
-    int failed = ferror(file);
-    fclose(file);
-    if (failed) return fl_error_set(error, FL_ERROR_IO, "%s: cannot read", path);
-    fl_sha256_finish(&sha, text);
-    return FL_OK;
+    fl_status status;
+    do {
+        status = fl_input_next(descriptor, path, buffer, sizeof buffer, &got, error);
+        fl_sha256_add(&sha, buffer, got);
+    } while (status == FL_OK && got == sizeof buffer);
+    close(descriptor);
+    if (status == FL_OK) fl_sha256_finish(&sha, text);
+    return status;
 }

@@ -5,6 +5,7 @@
 
 #include "analysis/output_file.h"
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/console.h"
@@ -13,7 +14,6 @@
 #include "harness/cli/linearised.h"
 #include "harness/cli/workbench.h"
 #include "harness/engine/generation.h"
-#include "harness/measure/text_documents.h"
 
 /* What separates sequences where the model has no end-of-text token: the line the text reader splits at. */
 static const char document_line[] = "\n<|endofdoc|>\n";
@@ -57,7 +57,7 @@ static fl_status make_prompt(const generate_request *request, generate_work *wor
         FL_TRY(fl_memory_copy_string(&text, request->prompt, error));
         bytes = strlen(text);
     } else {
-        FL_TRY(fl_text_read_file(request->prompt_file, &text, &bytes, error));
+        FL_TRY(fl_text_file_read(request->prompt_file, &text, &bytes, error));
     }
     fl_status status =
         fl_tokenizer_encode(work->tokenizer, text, bytes, true, &work->prompt, &work->prompt_tokens, error);

@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/sweep_folder.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 #include "harness/model/describe.h"
 #include "harness/store/run_file.h"
 
@@ -67,10 +68,8 @@ static fl_status inspect(const char *path, fl_error *error) {
     unsigned char start[8] = {0};
     if (fl_path_is_folder(path) && fl_sweep_folder_is_one(path)) return fl_sweep_folder_print(path, error);
     if (fl_path_is_folder(path)) return inspect_checkpoint(path, error);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
-    size_t got = fread(start, 1, sizeof start, file);
-    fclose(file);
+    size_t got;
+    FL_TRY(fl_input_start(path, start, sizeof start, &got, error));
     if (got == sizeof start && memcmp(start, signature, sizeof start) == 0)
         return inspect_run_file(path, error);
     return inspect_checkpoint(path, error);

@@ -7,7 +7,7 @@
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/sweep_folder.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 #include "harness/store/run_merge.h"
 #include "harness/store/sweep.h"
 

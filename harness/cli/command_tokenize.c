@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
@@ -50,6 +52,23 @@ typedef struct tokenize_flags {
     bool special;
 } tokenize_flags;
 
+/* path: NULL for standard input, which may be a pipe. */
+static fl_status tokenize_lines(const fl_tokenizer *tokenizer, const char *path, bool special,
+                                fl_error *error) {
+    if (path == NULL) return tokenize_stream(tokenizer, stdin, "standard input", special, error);
+    int descriptor;
+    size_t size;
+    FL_TRY(fl_input_open(path, &descriptor, &size, error));
+    FILE *file = fdopen(descriptor, "rb");
+    if (file == NULL) {
+        close(descriptor);
+        return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+    }
+    fl_status status = tokenize_stream(tokenizer, file, path, special, error);
+    fclose(file);
+    return status;
+}
+
 static int run(const fl_command *command, int argc, char **argv) {
     tokenize_flags given = {0};
     fl_positionals model;
@@ -59,16 +78,7 @@ static int run(const fl_command *command, int argc, char **argv) {
     fl_tokenizer *tokenizer = NULL;
     if (fl_workbench_tokenizer(model.items[0], &tokenizer, &error) != FL_OK)
         return fl_command_fail(command, &error);
-    const char *path = given.path;
-    FILE *file = path != NULL ? fopen(path, "rb") : stdin;
-    fl_status status = FL_OK;
-    if (file == NULL) {
-        status = fl_error_set(&error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
-    } else {
-        status =
-            tokenize_stream(tokenizer, file, path != NULL ? path : "standard input", given.special, &error);
-        if (file != stdin) fclose(file);
-    }
+    fl_status status = tokenize_lines(tokenizer, given.path, given.special, &error);
     fl_tokenizer_close(tokenizer);
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/config/node_build.h"
 #include "harness/config/scalar.h"
@@ -240,6 +241,10 @@ fl_status fl_yaml_parse(const char *text, size_t bytes, const char *file, size_t
         return fl_error_set(error, FL_ERROR_FORMAT, "%s: larger than %d MiB; this is no config file", file,
                             FL_YAML_MAX_BYTES >> 20);
     }
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* libyaml trips over the mark */
+        text += 3;
+        bytes -= 3;
+    }
     reader r = {.text = text, .bytes = bytes, .file = file, .column_shift = column_shift};
     if (!yaml_parser_initialize(&r.parser))
         return fl_error_set(error, FL_ERROR_MEMORY, "%s: out of memory", file);
@@ -275,29 +280,12 @@ fl_status fl_document_parse_text(const char *text, size_t bytes, const char *fil
     return FL_OK;
 }
 
-static fl_status read_whole(FILE *file, const char *path, char **text, size_t *bytes, fl_error *error) {
-    size_t room = 4096, used = 0;
-    FL_TRY(FL_ALLOCATE(text, room, error));
-    for (;;) {
-        used += fread(*text + used, 1, room - used, file);
-        if (used < room || used > FL_YAML_MAX_BYTES) break;
-        FL_TRY(FL_RESIZE(text, room, room * 2, error));
-        room *= 2;
-    }
-    if (ferror(file)) return fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-    *bytes = used;
-    return FL_OK;
-}
-
 fl_status fl_document_parse_file(const char *path, fl_document **out, fl_error *error) {
     *out = NULL;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     char *text = NULL;
     size_t bytes = 0;
-    fl_status status = read_whole(file, path, &text, &bytes, error);
-    fclose(file);
-    if (status == FL_OK) status = fl_document_parse_text(text, bytes, path, out, error);
+    FL_TRY(fl_input_read(path, FL_YAML_MAX_BYTES, &text, &bytes, error));
+    fl_status status = fl_document_parse_text(text, bytes, path, out, error);
     fl_memory_free(text);
     return status;
 }

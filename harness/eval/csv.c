@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 /* Cells are unescaped in place: the write position never passes the read position. */
 typedef struct csv_scan {

@@ -13,9 +13,10 @@
 #include "harness/base/memory.h"
 #include "harness/base/sha256.h"
 #include "harness/eval/csv.h"
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
+#include "harness/model/json_text.h"
 #include "harness/eval/text_buffer.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 enum { FINDING_BYTES = FL_ERROR_MESSAGE_BYTES + 256 };
 
@@ -34,8 +35,10 @@ static fl_status read_manifest(const char *path, cJSON **out, fl_error *error) {
     char *text = NULL;
     size_t bytes = 0;
     FL_TRY(fl_text_file_read(path, &text, &bytes, error));
-    cJSON *json = cJSON_ParseWithLength(text, bytes);
+    cJSON *json;
+    fl_status status = fl_json_parse(text, bytes, path, 0, &json, error);
     fl_memory_free(text);
+    FL_TRY(status);
     bool good = cJSON_IsString(cJSON_GetObjectItemCaseSensitive(json, "name"));
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(json, "files");
     good = good && cJSON_IsArray(files);

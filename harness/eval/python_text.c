@@ -13,18 +13,6 @@ static int next_code_point(const char *text, size_t bytes, size_t *length) {
     return got > 0 ? (int)code : -1;
 }
 
-size_t fl_utf8_first_fault(const char *text, size_t bytes) {
-    size_t at = 0;
-    while (at < bytes) {
-        size_t length = 1;
-        const unsigned char first = (unsigned char)text[at];
-        if (first == 0) return at;
-        if (first >= 0x80 && next_code_point(text + at, bytes - at, &length) < 0) return at;
-        at += length;
-    }
-    return bytes;
-}
-
 size_t fl_python_length(const char *text, size_t bytes) {
     size_t count = 0;
     for (size_t i = 0; i < bytes; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;

@@ -9,9 +9,6 @@
 #include "harness/base/status.h"
 #include "harness/eval/text_buffer.h"
 
-/* Offset of the first byte that is not well-formed UTF-8 (or is NUL); `bytes` when all is well. */
-size_t fl_utf8_first_fault(const char *text, size_t bytes);
-
 /* len(text): code points. */
 size_t fl_python_length(const char *text, size_t bytes);
 

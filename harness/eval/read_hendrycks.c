@@ -11,7 +11,7 @@
 #include "harness/eval/reader_rows.h"
 #include "harness/eval/readers.h"
 #include "harness/eval/text_buffer.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 enum { COLUMNS = 6 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 fl_status fl_reader_resolve(const fl_reader_request *request, char **file, fl_error *error) {
     if (!fl_path_is_folder(request->path)) return fl_memory_copy_string(file, request->path, error);

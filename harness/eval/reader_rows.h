@@ -4,7 +4,7 @@
 #define FL_EVAL_READER_ROWS_H
 
 #include "harness/eval/task_data.h"
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 #include "harness/eval/readers.h"
 
 /* Where a row goes. */

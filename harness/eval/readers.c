@@ -6,7 +6,7 @@
 #include "harness/base/memory.h"
 #include "harness/eval/hellaswag.h"
 #include "harness/eval/reader_rows.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 #include "harness/eval/wikitext.h"
 
 static fl_status choices_row(const fl_reader_row *row, fl_error *error) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 
 enum { FIRST_CAPACITY = 16, MOST_NOTES = 100, NOTE_BYTES = 512 };
 

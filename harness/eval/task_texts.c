@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 #include "harness/eval/python_json.h"
 #include "harness/eval/task_requests.h"
 #include "harness/eval/wikitext.h"

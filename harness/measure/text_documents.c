@@ -1,7 +1,6 @@
 #define _DEFAULT_SOURCE /* scandir, alphasort */
 #include "harness/measure/text_documents.h"
 
-#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +9,9 @@
 #include <sys/stat.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
+#include "harness/model/json_rows.h"
+#include "harness/model/json_text.h"
 
 static const char SEPARATOR[] = "<|endofdoc|>";
 enum { SEPARATOR_BYTES = sizeof SEPARATOR - 1 };
@@ -19,32 +21,6 @@ typedef struct {
     fl_hash_stream *hash;
     bool wanted;
 } fl_reading;
-
-fl_status fl_text_read_file(const char *path, char **text, size_t *bytes, fl_error *error) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
-    fl_status status = FL_OK;
-    size_t used = 0, room = 1 << 16;
-    char *data = NULL;
-    FL_TRY_DONE(status, FL_ALLOCATE(&data, room, error));
-    for (;;) {
-        used += fread(data + used, 1, room - used - 1, file);
-        if (used + 1 < room) break;
-        FL_TRY_DONE(status, FL_RESIZE(&data, room, 2 * room, error));
-        room *= 2;
-    }
-    if (ferror(file)) status = fl_error_set(error, FL_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
-done:
-    fclose(file);
-    if (status != FL_OK) {
-        fl_memory_free(data);
-        return status;
-    }
-    data[used] = '\0';
-    *text = data;
-    *bytes = used;
-    return FL_OK;
-}
 
 static fl_status visit(fl_reading *reading, const char *text, size_t bytes, fl_error *error) {
     if (!reading->wanted || bytes == 0) return FL_OK;
@@ -76,24 +52,33 @@ static fl_status visit_text(fl_reading *reading, const char *text, size_t bytes,
     return visit(reading, start, (size_t)(end - start), error);
 }
 
+static fl_status visit_plain_text(fl_reading *reading, const char *path, const char *text, size_t bytes,
+                                  fl_error *error) {
+    FL_TRY(fl_text_file_check(path, text, bytes, error));
+    const size_t mark = fl_text_file_byte_order_mark(text, bytes);
+    return visit_text(reading, text + mark, bytes - mark, error);
+}
+
+static fl_status visit_object(fl_reading *reading, const fl_json_lines *lines, const cJSON *object,
+                              fl_error *error) {
+    const cJSON *document = fl_json_member(object, "text");
+    if (cJSON_IsString(document))
+        return visit(reading, document->valuestring, strlen(document->valuestring), error);
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu: not a JSON object with a string \"text\"",
+                        lines->path, lines->line);
+}
+
 static fl_status visit_json_lines(fl_reading *reading, const char *path, const char *text, size_t bytes,
                                   fl_error *error) {
-    const char *end = text + bytes;
-    size_t number = 1;
-    for (const char *line = text; line < end && reading->wanted; number++) {
-        const char *stop = line_end(line, end);
-        cJSON *object = stop > line ? cJSON_ParseWithLength(line, (size_t)(stop - line)) : NULL;
-        const cJSON *document = cJSON_GetObjectItemCaseSensitive(object, "text");
-        fl_status status = FL_OK;
-        if (cJSON_IsString(document)) {
-            status = visit(reading, document->valuestring, strlen(document->valuestring), error);
-        } else if (stop > line) {
-            status = fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu: not a JSON object with a string \"text\"",
-                                  path, number);
-        }
+    fl_json_lines lines;
+    FL_TRY(fl_json_lines_start(&lines, path, text, bytes, error));
+    while (reading->wanted) {
+        cJSON *object;
+        FL_TRY(fl_json_lines_next(&lines, &object, error));
+        if (object == NULL) break;
+        fl_status status = visit_object(reading, &lines, object, error);
         cJSON_Delete(object);
         FL_TRY(status);
-        line = stop < end ? stop + 1 : end;
     }
     return FL_OK;
 }
@@ -106,10 +91,10 @@ static bool ends_in(const char *name, const char *suffix) {
 static fl_status visit_file(fl_reading *reading, const char *path, fl_error *error) {
     char *text = NULL;
     size_t bytes = 0;
-    FL_TRY(fl_text_read_file(path, &text, &bytes, error));
+    FL_TRY(fl_text_file_read(path, &text, &bytes, error));
     fl_hash_stream_add(reading->hash, text, bytes);
     fl_status status = ends_in(path, ".jsonl") ? visit_json_lines(reading, path, text, bytes, error)
-                                               : visit_text(reading, text, bytes, error);
+                                               : visit_plain_text(reading, path, text, bytes, error);
     fl_memory_free(text);
     return status;
 }

@@ -8,16 +8,14 @@
 #include "harness/base/hash.h"
 #include "harness/base/status.h"
 
-/* Whole file as an fl_memory block with a NUL behind it. */
-fl_status fl_text_read_file(const char *path, char **text, size_t *bytes, fl_error *error);
-
 /* Called for every document in order; `wanted` false from then on stops the calls (files are still hashed). */
 typedef struct fl_document_visitor {
     fl_status (*document)(void *context, const char *text, size_t bytes, bool *wanted, fl_error *error);
     void *context;
 } fl_document_visitor;
 
-/* path: a file, or a folder with .txt and .jsonl files. */
+/* path: a file, or a folder with .txt and .jsonl files. UTF-8 without NUL bytes, else FL_ERROR_FORMAT naming file, line and
+ * byte; a byte-order mark is no part of a text. Lines of a .jsonl file: json_rows.h. */
 fl_status fl_text_documents_read(const char *path, const fl_document_visitor *visitor, fl_hash *content,
                                  fl_error *error);
 

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
 #include "harness/measure/text_documents.h"
+#include "harness/model/json_text.h"
 
 /* Rows that `tokens` tokens give. */
 static size_t rows_of(size_t tokens, size_t sequence_length) {
@@ -119,30 +121,15 @@ done:
     return status;
 }
 
-/* "line:column" of a place in a text, both from 1. */
-static void place_of(const char *text, const char *place, size_t *line, size_t *column) {
-    *line = *column = 1;
-    for (; text < place; text++) {
-        *column = *text == '\n' ? 1 : *column + 1;
-        if (*text == '\n') (*line)++;
-    }
-}
-
 fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t sequence_length,
                                   size_t sequences, fl_text_source *out, fl_error *error) {
     *out = (fl_text_source){0};
     char *text = NULL;
     size_t bytes = 0;
-    FL_TRY(fl_text_read_file(path, &text, &bytes, error));
+    FL_TRY(fl_text_file_read(path, &text, &bytes, error));
     fl_status status = FL_OK;
-    const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, 1);
-    if (root == NULL || end != text + bytes) { /* a NUL byte ends cJSON's text early */
-        size_t line = 1, column = 1;
-        if (end != NULL) place_of(text, end, &line, &column);
-        status = fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu:%zu: not valid JSON", path, line, column);
-        goto done;
-    }
+    cJSON *root = NULL;
+    FL_TRY_DONE(status, fl_json_parse_piece(text, bytes, path, 1, SIZE_MAX, &root, error));
     size_t limit = sequences == 0 ? SIZE_MAX : sequences;
     FL_TRY_DONE(status, cut_lists(path, root, vocabulary, sequence_length, limit, &out->sequences, error));
     out->content = fl_hash_bytes(text, bytes);

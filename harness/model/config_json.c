@@ -3,11 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/model/config_rope.h"
 #include "harness/model/config_source.h"
 #include "harness/model/json_text.h"
-#include "harness/model/mapped_file.h"
 
 /* Large enough for any real model, small enough that products of two fit. */
 enum { MAX_LAYERS = 10000, MAX_WIDTH = 1 << 28, MAX_POSITIONS = 1 << 30 };
@@ -383,10 +383,10 @@ fl_status fl_config_json_parse(const char *text, size_t bytes, const char *path,
 fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_model_parts *parts,
                               const fl_architecture **architecture, fl_error *error) {
     memset(config, 0, sizeof *config);
-    fl_mapped_file file;
-    FL_TRY(fl_mapped_file_open(path, &file, error));
-    fl_status status =
-        fl_config_json_parse((const char *)file.data, file.size, path, config, parts, architecture, error);
-    fl_mapped_file_close(&file);
+    char *text = NULL;
+    size_t bytes = 0;
+    FL_TRY(fl_input_read(path, FL_JSON_MAX_BYTES, &text, &bytes, error));
+    fl_status status = fl_config_json_parse(text, bytes, path, config, parts, architecture, error);
+    fl_memory_free(text);
     return status;
 }

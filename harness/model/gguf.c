@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/model/checkpoint_entries.h"
 #include "harness/model/stored_type.h"
@@ -359,7 +360,9 @@ static fl_status read_version(cursor *reader, fl_error *error) {
     uint32_t version = 0;
     FL_TRY(take(reader, 4, &magic, error));
     if (memcmp(magic, "GGUF", 4) != 0) {
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: byte 0: not a GGUF file", reader->file->path);
+        const char *kind = fl_input_foreign_kind(magic, reader->file->size);
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s: byte 0: not a GGUF file%s%s", reader->file->path,
+                            kind != NULL ? " but " : "", kind != NULL ? kind : "");
     }
     FL_TRY(take_u32(reader, &version, error));
     if (version != 0 && (version & 0xffffu) == 0) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/model/checkpoint_entries.h"
 
@@ -33,20 +34,23 @@ static fl_status find_weights(const char *folder, char **out, fl_error *error) {
                         "%s: neither model.safetensors nor model.safetensors.index.json is there", folder);
 }
 
-static bool is_gguf(const char *path) {
-    char magic[4] = {0};
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) return fl_checkpoint_name_ends_with(path, ".gguf");
-    bool whole = fread(magic, 1, sizeof magic, file) == sizeof magic;
-    fclose(file);
-    return fl_checkpoint_name_ends_with(path, ".gguf") || (whole && memcmp(magic, "GGUF", 4) == 0);
+/* What a file holds counts, not what it is called: a GGUF file under its content's hash is one. */
+static fl_status is_gguf(const char *path, bool *out, fl_error *error) {
+    char magic[4];
+    size_t got;
+    FL_TRY(fl_input_start(path, magic, sizeof magic, &got, error));
+    *out =
+        fl_checkpoint_name_ends_with(path, ".gguf") || (got == sizeof magic && memcmp(magic, "GGUF", 4) == 0);
+    return FL_OK;
 }
 
 static fl_status find_file(const char *path, fl_model_paths *out, fl_error *error) {
     const char *slash = strrchr(path, '/');
     size_t folder_bytes = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    bool gguf;
+    FL_TRY(is_gguf(path, &gguf, error));
     FL_TRY(fl_memory_copy_string(&out->weights, path, error));
-    return is_gguf(path) ? FL_OK : join(path, folder_bytes, "config.json", &out->config, error);
+    return gguf ? FL_OK : join(path, folder_bytes, "config.json", &out->config, error);
 }
 
 static fl_status find_folder(const char *path, fl_model_paths *out, fl_error *error) {

@@ -2,9 +2,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/model/json_text.h"
 
@@ -25,27 +27,36 @@ typedef struct header_reader {
     size_t count;
 } header_reader;
 
+/* What a file is when its first bytes are no safetensors header, so that a page or an archive is called by
+ * its name. */
+static fl_status refuse_start(const fl_mapped_file *file, const char *what, fl_error *error) {
+    const char *kind = fl_input_foreign_kind(file->data, file->size);
+    if (kind != NULL)
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s: is %s, not a safetensors file", file->path, kind);
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s", file->path, what);
+}
+
 static fl_status read_header(const fl_mapped_file *file, size_t *header_bytes, cJSON **out, fl_error *error) {
+    char what[128];
     uint64_t length = 0;
     if (file->size < LENGTH_BYTES) {
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: %zu bytes are too few for a safetensors file",
-                            file->path, file->size);
+        snprintf(what, sizeof what, "%zu bytes are too few for a safetensors file", file->size);
+        return refuse_start(file, what, error);
     }
     memcpy(&length, file->data, sizeof length);
     if (length > FL_SAFETENSORS_MAX_HEADER) {
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: byte 0: header length %llu is above the limit of %d",
-                            file->path, (unsigned long long)length, FL_SAFETENSORS_MAX_HEADER);
+        snprintf(what, sizeof what, "byte 0: header length %llu is above the limit of %d",
+                 (unsigned long long)length, FL_SAFETENSORS_MAX_HEADER);
+        return refuse_start(file, what, error);
     }
     if (length > file->size - LENGTH_BYTES) {
-        return fl_error_set(error, FL_ERROR_FORMAT,
-                            "%s: byte 0: header length %llu passes the end of the file (%zu bytes)",
-                            file->path, (unsigned long long)length, file->size);
+        snprintf(what, sizeof what, "byte 0: header length %llu passes the end of the file (%zu bytes)",
+                 (unsigned long long)length, file->size);
+        return refuse_start(file, what, error);
     }
     const char *text = (const char *)file->data + LENGTH_BYTES;
-    if (length < 2 || text[0] != '{') {
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: byte 8: the header does not begin with \"{\"",
-                            file->path);
-    }
+    if (length < 2 || text[0] != '{')
+        return refuse_start(file, "byte 8: the header does not begin with \"{\"", error);
     *header_bytes = (size_t)length;
     return fl_json_parse(text, (size_t)length, file->path, LENGTH_BYTES, out, error);
 }

@@ -1,9 +1,10 @@
 #include "harness/model/tokenizer.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
 #include "harness/model/tokenizer_parts.h"
 
 static fl_pre_step *add_step(fl_tokenizer *tokenizer, fl_step_kind kind, fl_error *error) {
@@ -200,9 +201,21 @@ static fl_status read_json_file(const char *path, fl_tokenizer *tokenizer, fl_er
     return status;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+/* What the file holds counts, not its name: GGUF, safetensors (whose tokenizer lies beside it), or JSON. */
+static fl_status read_file(const char *path, fl_tokenizer *tokenizer, fl_error *error) {
+    unsigned char start[9];
+    size_t got;
+    FL_TRY(fl_input_start(path, start, sizeof start, &got, error));
+    if (got >= 4 && memcmp(start, "GGUF", 4) == 0) return fl_tokenizer_read_gguf(path, tokenizer, error);
+    if (got < sizeof start || memchr(start, '\0', 8) == NULL || start[8] != '{')
+        return read_json_file(path, tokenizer, error);
+    fl_text_buffer folder = {0};
+    const char *slash = strrchr(path, '/');
+    fl_status status = slash != NULL ? fl_text_append(&folder, path, (size_t)(slash - path) + 1, error)
+                                     : fl_text_append(&folder, ".", 1, error);
+    if (status == FL_OK) status = read_folder(folder.bytes, tokenizer, error);
+    fl_text_release(&folder);
+    return status;
 }
 
 fl_status fl_tokenizer_open(const char *path, fl_tokenizer **out, fl_error *error) {
@@ -210,15 +223,8 @@ fl_status fl_tokenizer_open(const char *path, fl_tokenizer **out, fl_error *erro
     fl_tokenizer *tokenizer;
     FL_TRY(FL_ALLOCATE(&tokenizer, 1, error));
     tokenizer->bos = tokenizer->eos = tokenizer->bpe.unknown = -1;
-    struct stat info;
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    fl_status status;
-    if (folder)
-        status = read_folder(path, tokenizer, error);
-    else if (ends_with(path, ".gguf"))
-        status = fl_tokenizer_read_gguf(path, tokenizer, error);
-    else
-        status = read_json_file(path, tokenizer, error);
+    fl_status status =
+        fl_path_is_folder(path) ? read_folder(path, tokenizer, error) : read_file(path, tokenizer, error);
     if (status == FL_OK && (status = finish(tokenizer, error)) != FL_OK)
         fl_error_prepend(error, status, "%s", path);
     if (status == FL_OK)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
 #include "harness/model/json_text.h"
 #include "harness/model/tokenizer_parts.h"
 
@@ -480,9 +481,7 @@ static fl_status read_special_names(const char *folder, const char *name, fl_tok
     FL_TRY_DONE(status, fl_text_append(&path, folder, strlen(folder), error));
     FL_TRY_DONE(status, fl_text_append(&path, "/", 1, error));
     FL_TRY_DONE(status, fl_text_append(&path, name, strlen(name), error));
-    FILE *file = fopen(path.bytes, "rb");
-    if (file == NULL) goto done;
-    fclose(file);
+    if (!fl_path_is_file(path.bytes)) goto done;
     FL_TRY_DONE(status, fl_json_read_file(path.bytes, &config, error));
     if (!stated[0])
         status = read_named_token(config, "bos_token", tokenizer, &tokenizer->bos, &stated[0], error);

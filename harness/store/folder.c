@@ -55,7 +55,7 @@ fl_status fl_folder_format(char **out, fl_error *error, const char *format, ...)
 }
 
 fl_status fl_folder_sync(const char *path, fl_error *error) {
-    int descriptor = open(path, O_RDONLY);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* what we wrote */
     if (descriptor < 0) return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
     int failed =
         fsync(descriptor) != 0 && errno != EINVAL; /* EINVAL: a file system without sync for directories */

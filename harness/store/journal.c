@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
 #include "harness/store/folder.h"
@@ -203,13 +204,15 @@ fl_status fl_journal_read(const char *directory, const char *run_id, fl_journal_
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&lines, 1, error));
     FL_TRY_DONE(status, journal_path(directory, run_id, &lines->path, error));
-    int descriptor = open(lines->path, O_RDONLY | O_CLOEXEC);
-    if (descriptor >= 0) {
+    int descriptor;
+    size_t size;
+    status = fl_input_open(lines->path, &descriptor, &size, error);
+    if (status == FL_OK) {
         status = read_whole(descriptor, lines->path, &content, error);
         close(descriptor);
         if (status == FL_OK) status = parse_content(lines, &content, error);
-    } else if (errno != ENOENT) {
-        status = io_error(lines->path, "open", error);
+    } else if (status == FL_ERROR_IO && errno == ENOENT) {
+        status = FL_OK;
     }
     if (status != FL_OK) goto done;
     *out = lines;

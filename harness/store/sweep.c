@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"
 #include "harness/store/provenance.h"
@@ -59,16 +60,17 @@ static fl_status exists(const char *directory, const char *run_id, const char *e
  * is an empty object: it may be being written at this moment. */
 static fl_status read_note(const char *path, cJSON **note, struct stat *status, fl_error *error) {
     *note = NULL;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return errno == ENOENT ? FL_OK : io_error(path, "open", error);
+    int descriptor;
+    size_t size, bytes = 0;
+    fl_status result = fl_input_open(path, &descriptor, &size, error);
+    if (result != FL_OK) return result == FL_ERROR_IO && errno == ENOENT ? FL_OK : result;
     char *text = NULL;
-    fl_status result = FL_ALLOCATE(&text, MAX_NOTE_BYTES, error);
-    ssize_t bytes = result == FL_OK ? read(descriptor, text, MAX_NOTE_BYTES - 1) : 0;
-    if (result == FL_OK && (bytes < 0 || fstat(descriptor, status) != 0))
-        result = io_error(path, "read", error);
+    result = FL_ALLOCATE(&text, MAX_NOTE_BYTES, error);
+    if (result == FL_OK) result = fl_input_next(descriptor, path, text, MAX_NOTE_BYTES - 1, &bytes, error);
+    if (result == FL_OK && fstat(descriptor, status) != 0) result = io_error(path, "examine", error);
     close(descriptor);
     if (result == FL_OK) {
-        *note = cJSON_ParseWithLength(text, (size_t)bytes);
+        *note = cJSON_ParseWithLength(text, bytes);
         if (*note == NULL) *note = cJSON_CreateObject();
         if (*note == NULL) result = fl_error_set(error, FL_ERROR_MEMORY, "%s: out of memory", path);
     }

@@ -7,13 +7,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "harness/base/input_file.h"
+
 static void read_line(const char *path, char *out, size_t bytes) {
-    out[0] = '\0';
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return;
-    if (fgets(out, (int)bytes, file) == NULL) out[0] = '\0';
+    size_t got = 0;
+    if (fl_input_start(path, out, bytes - 1, &got, NULL) != FL_OK) got = 0;
+    out[got] = '\0';
     out[strcspn(out, "\n")] = '\0';
-    fclose(file);
 }
 
 /* Field 22 of /proc/<pid>/stat. The name in field 2 may hold anything, so counting starts behind its last

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "harness/measure/text_source.h"
-#include "tests/fuzz/input_file.h"
+#include "tests/fuzz/data_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

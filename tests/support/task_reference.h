@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 #include "harness/eval/task_config.h"
 #include "harness/model/tokenizer.h"
 

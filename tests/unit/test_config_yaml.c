@@ -207,7 +207,22 @@ static void test_a_missing_file_is_an_io_error_with_its_name(void **state) {
     fl_error error;
     assert_int_equal(fl_document_parse_file("no/such.yaml", &document, &error), FL_ERROR_IO);
     assert_non_null(strstr(error.message, "no/such.yaml"));
-    assert_int_equal(fl_document_parse_file(".", &document, &error), FL_ERROR_IO);
+    assert_int_equal(fl_document_parse_file(".", &document, &error), FL_ERROR_ARGUMENT);
+}
+
+static void test_a_byte_order_mark_is_passed_over(void **state) {
+    (void)state;
+    assert_canonical("\xEF\xBB\xBF"
+                     "a: 1\nb: 2\n",
+                     "{a: 1, b: 2}");
+    assert_canonical("\xEF\xBB\xBF# note\n{a: 1}", "{a: 1}");
+    assert_canonical("\xEF\xBB\xBF", "null");
+    assert_refused("\xEF\xBB\xBF"
+                   "a: [",
+                   "a.yaml:2:1: ", "");
+    assert_refused("\xFF\xFE"
+                   "a",
+                   "a.yaml", "");
 }
 
 static void test_an_empty_file_is_null(void **state) {
@@ -343,6 +358,7 @@ int main(void) {
         cmocka_unit_test(test_a_huge_file_is_refused),
         cmocka_unit_test(test_a_hundred_thousand_keys_are_checked_quickly),
         cmocka_unit_test(test_a_missing_file_is_an_io_error_with_its_name),
+        cmocka_unit_test(test_a_byte_order_mark_is_passed_over),
         cmocka_unit_test(test_an_empty_file_is_null),
         cmocka_unit_test(test_override_replaces_and_creates),
         cmocka_unit_test(test_bad_overrides_change_nothing),

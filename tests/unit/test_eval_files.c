@@ -9,9 +9,9 @@
 
 #include "harness/base/memory.h"
 #include "harness/eval/csv.h"
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 #include "harness/eval/python_text.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
 #include "tests/support/fixture.h"
 
 static fl_csv_table *parsed(const char *text) {
@@ -73,13 +73,13 @@ static void test_csv_faults_name_file_and_line(void **state) {
     assert_csv_fault(BYTES("a,b\n\"c\nd"), "t.csv:2: a quoted cell that starts here is never closed");
     assert_csv_fault(BYTES("a\n\"c\nd\"x,e"), "t.csv:3: text after a closing quote");
     assert_csv_fault(BYTES("a\nb,c\"d"), "t.csv:2: a quote inside an unquoted cell");
-    assert_csv_fault(BYTES("a\n\nb\0c"), "t.csv:3: a NUL byte in a text file");
-    assert_csv_fault(BYTES("a\nb\xff"), "t.csv:2: not valid UTF-8");
-    assert_csv_fault(BYTES("\xed\xa0\x80"), "t.csv:1: not valid UTF-8");
+    assert_csv_fault(BYTES("a\n\nb\0c"), "t.csv:3: a NUL byte in a text file (byte 2 of the line)");
+    assert_csv_fault(BYTES("a\nb\xff"), "t.csv:2: not valid UTF-8 (0xFF, byte 2 of the line)");
+    assert_csv_fault(BYTES("\xed\xa0\x80"), "t.csv:1: not valid UTF-8 (0xED, byte 1 of the line)");
     fl_error error;
     fl_csv_table *table = NULL;
     assert_int_equal(fl_csv_read("no/such.csv", &table, &error), FL_ERROR_IO);
-    assert_int_equal(fl_csv_read("/", &table, &error), FL_ERROR_IO);
+    assert_int_equal(fl_csv_read("/", &table, &error), FL_ERROR_ARGUMENT);
 }
 
 static fl_json_rows *rows_of(const char *folder, const char *text, size_t bytes, fl_error *error) {
@@ -122,12 +122,15 @@ static void test_json_faults_name_file_and_line(void **state) {
     static const struct {
         const char *text, *message;
     } faults[] = {
-        {"{\"a\": 1}\n{\"a\": }\n", "rows.jsonl:2: not valid JSON"},
-        {"{\"a\": 1} x\n", "rows.jsonl:1: text after the value"},
+        {"{\"a\": 1}\n{\"a\": }\n", "rows.jsonl:2:7: JSON: syntax error"},
+        {"{\"a\": 1} x\n", "rows.jsonl:1:10: JSON: text after the end"},
         {"{\"a\": 1}\n3\n", "rows.jsonl:2: not a JSON object"},
-        {"{\"a\": 1}\n{\"a\": \"x\\u0000y\"}\n", "rows.jsonl:2: a NUL character in a string"},
+        {"{\"a\": 1}\n{\"a\": \"x\\u0000y\"}\n", "rows.jsonl:2:9: JSON: NUL in a string"},
         {"[{\"a\": 1}, 2]", "rows.jsonl: element 2: not a JSON object"},
-        {"[{\"a\": 1},\n}", "rows.jsonl:2: not valid JSON"},
+        {"[{\"a\": 1},\n}", "rows.jsonl:2:1: JSON: syntax error"},
+        {"{\"a\": 1}\n{\"a\": 1, \"b\": 2, \"a\": 3}\n", "rows.jsonl:2: JSON: duplicate key \"a\""},
+        {"{\"a\": 1}\n\r\n{\"a\": 1}{\"a\": 2}\r\n", "rows.jsonl:3:9: JSON: text after the end"},
+        {"{\"a\": 01}\n", "rows.jsonl:1:7: JSON: this number"},
         {"{\"a\": \"\xc3\"}", "rows.jsonl:1: not valid UTF-8"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {

@@ -12,7 +12,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/base/sha256.h"
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 #include "harness/eval/metrics.h"
 #include "harness/eval/python_random.h"
 #include "tests/support/fixture.h"

@@ -10,6 +10,7 @@
 #include "harness/base/memory.h"
 #include "harness/measure/text_source.h"
 #include "tests/support/fixture.h"
+#include "tests/support/tokenizer_cases.h"
 
 enum { VOCABULARY = 100 };
 
@@ -78,9 +79,11 @@ static void refuse(const char *json, const char *part) {
 
 static void test_bad_ids_files_are_refused_with_their_place(void **state) {
     (void)state;
-    refuse("", "not valid JSON");
+    refuse("", "JSON: ");
     refuse("[[1,2],\n [3,,4]]", ":2:");
-    refuse("[[1,2]] x", "not valid JSON");
+    refuse("[[1,2]] x", ":1:9: JSON: text after");
+    refuse("[[1,2], [NaN]]", "list 1, entry 0");
+    refuse("[[1,01]]", ":1:5: JSON: ");
     refuse("{\"a\": 1}", "not a list of lists");
     refuse("[]", "not a list of lists");
     refuse("[[1,2], 3]", "entry 1 is not a list");
@@ -247,6 +250,88 @@ static void test_documents_of_a_folder_are_joined_by_the_end_of_text_token(void 
     fl_tokenizer_close(tokenizer);
 }
 
+/* Text read by path through a tokenizer whose tokens are bytes. */
+static fl_status read_bytes(const char *name, const char *text, size_t bytes, fl_text_source *out,
+                            fl_error *error) {
+    char path[1024];
+    fl_tokenizer *tokenizer = fl_open_tokenizer_parts(&(fl_tokenizer_parts){0});
+    snprintf(path, sizeof path, "%s/%s", fl_test_folder(), name);
+    fl_write_file(path, text, bytes);
+    fl_status status =
+        fl_text_source_from_text(path, tokenizer, fl_tokenizer_vocabulary(tokenizer), 0, 0, out, error);
+    fl_tokenizer_close(tokenizer);
+    return status;
+}
+
+#define BYTES(text) (text), sizeof(text) - 1
+
+static void test_what_is_no_text_is_refused_with_line_and_byte(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        size_t bytes;
+        const char *message;
+    } cases[] = {
+        {"a.txt", BYTES("one\ncaf\xe9 two\n"), "a.txt:2: not valid UTF-8 (0xE9, byte 4 of the line)"},
+        {"a.txt", BYTES("one\ntwo\xe2\x82"), "a.txt:2: not valid UTF-8 (0xE2, byte 4 of the line)"},
+        {"a.txt", BYTES("a\0b"), "a.txt:1: a NUL byte in a text file (byte 2 of the line)"},
+        {"a.txt",
+         BYTES("\xff\xfe"
+               "a\0b\0"),
+         "a.txt:1: not valid UTF-8: the file is UTF-16"},
+        {"a.txt", BYTES("\xfe\xff\0a\0b"), "a.txt:1: not valid UTF-8: the file is UTF-16"},
+        {"a.jsonl", BYTES("{\"text\": \"caf\xe9\"}\n"),
+         "a.jsonl:1: not valid UTF-8 (0xE9, byte 14 of the line)"},
+        {"a.jsonl", BYTES("{\"text\": \"a\"}\n{\"text\": \"b\\u0000c\"}\n"),
+         "a.jsonl:2:12: JSON: NUL in a string"},
+        {"a.jsonl", BYTES("{\"text\": \"a\"}{\"text\": \"b\"}\n"), "a.jsonl:1:14: JSON: text after the end"},
+        {"a.jsonl", BYTES("{\"text\": \"a\"}\n\n{\"text\": \"b\"} rest\n"),
+         "a.jsonl:3:15: JSON: text after the end"},
+        {"a.jsonl", BYTES("{\"text\": \"a\", \"text\": \"b\"}\n"), "a.jsonl:1: JSON: duplicate key \"text\""},
+        {"a.jsonl", BYTES("{\"text\": \"a\"}\n{\"text\": 3}\n"),
+         "a.jsonl:2: not a JSON object with a string"},
+        {"a.jsonl", BYTES("{\"text\": \"a\"}\n[1]\n"), "a.jsonl:2: not a JSON object with a string"},
+        {"a.jsonl", BYTES("{\"text\": \"a\nb\"}\n"), "a.jsonl:1:10: JSON: a string without its end"},
+        {"a.jsonl", BYTES("{\"text\": \"\\ud800\"}\n"), "a.jsonl:1:"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fl_text_source source;
+        fl_error error = {0};
+        assert_int_equal(read_bytes(cases[i].name, cases[i].text, cases[i].bytes, &source, &error),
+                         FL_ERROR_FORMAT);
+        if (strstr(error.message, cases[i].message) == NULL)
+            fail_msg("case %zu: \"%s\" lacks \"%s\"", i, error.message, cases[i].message);
+    }
+}
+
+static void assert_reads_as(const char *name, const char *text, size_t bytes,
+                            const fl_text_source *expected) {
+    fl_text_source source;
+    fl_error error = {0};
+    if (read_bytes(name, text, bytes, &source, &error) != FL_OK) fail_msg("%s", error.message);
+    assert_int_equal(source.documents, expected->documents);
+    assert_string_equal(source.rows.text, expected->rows.text);
+    fl_text_source_release(&source);
+}
+
+static void test_line_ends_marks_and_empty_lines_change_no_document(void **state) {
+    (void)state;
+    fl_text_source expected;
+    assert_int_equal(read_bytes("a.txt", BYTES("alpha\n<|endofdoc|>\nbeta"), &expected, NULL), FL_OK);
+    assert_int_equal(expected.documents, 2);
+    assert_reads_as("b.txt",
+                    BYTES("\xEF\xBB\xBF"
+                          "alpha\n<|endofdoc|>\nbeta"),
+                    &expected);
+    assert_reads_as("b.jsonl", BYTES("{\"text\": \"alpha\"}\n{\"text\": \"beta\"}"), &expected);
+    assert_reads_as("b.jsonl", BYTES("{\"text\": \"alpha\"}\r\n\r\n{\"text\": \"beta\"}\r\n"), &expected);
+    assert_reads_as("b.jsonl", BYTES("\n   \n{\"text\": \"alpha\"}\n \t \n {\"text\": \"beta\"} \n\n"),
+                    &expected);
+    assert_reads_as("b.jsonl", BYTES("\xEF\xBB\xBF{\"text\": \"alpha\"}\n{\"x\": NaN, \"text\": \"beta\"}\n"),
+                    &expected);
+    fl_text_source_release(&expected);
+}
+
 static void test_a_weight_file_leads_to_the_tokenizer_beside_it(void **state) {
     (void)state;
     static const char *const pairs[][2] = {{"a/b/model.safetensors", "a/b"},
@@ -271,7 +356,9 @@ int main(void) {
         cmocka_unit_test(test_a_training_keeps_whole_rows_only),
         cmocka_unit_test(test_text_is_tokenised_once_and_cut),
         cmocka_unit_test(test_documents_of_a_folder_are_joined_by_the_end_of_text_token),
+        cmocka_unit_test(test_what_is_no_text_is_refused_with_line_and_byte),
+        cmocka_unit_test(test_line_ends_marks_and_empty_lines_change_no_document),
         cmocka_unit_test(test_a_weight_file_leads_to_the_tokenizer_beside_it),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }

@@ -1,4 +1,4 @@
-#include "tests/fuzz/input_file.h"
+#include "tests/fuzz/data_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
-#include "harness/eval/json_rows.h"
+#include "harness/model/json_rows.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/eval/text_file.h"
+#include "harness/base/text_file.h"
+#include "harness/model/json_text.h"
 
 enum { NAME_BYTES = 64, MESSAGE_BYTES = 512 };
 
@@ -49,16 +50,6 @@ fl_status fl_json_rows_array(const fl_json_rows *rows, size_t row, const char *n
     return FL_OK;
 }
 
-/* cJSON would cut a string at an escaped NUL without a word. */
-static bool has_escaped_nul(const char *text, size_t bytes) {
-    for (size_t i = 0; i + 1 < bytes; i++) {
-        if (text[i] != '\\') continue;
-        if (i + 6 <= bytes && memcmp(text + i + 1, "u0000", 5) == 0) return true;
-        i++;
-    }
-    return false;
-}
-
 static bool is_blank(const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         if (strchr(" \t\r\n", text[i]) == NULL) return false;
@@ -72,26 +63,6 @@ static size_t count_lines(const char *text, size_t bytes) {
     return lines;
 }
 
-static fl_status parse_value(const char *path, size_t line, const char *text, size_t bytes, cJSON **out,
-                             fl_error *error) {
-    if (has_escaped_nul(text, bytes)) {
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu: a NUL character in a string", path, line);
-    }
-    const char *end = NULL;
-    cJSON *value = cJSON_ParseWithLengthOpts(text, bytes, &end, 0);
-    if (value != NULL && is_blank(end, bytes - (size_t)(end - text))) {
-        *out = value;
-        return FL_OK;
-    }
-    const bool trailing = value != NULL;
-    cJSON_Delete(value);
-    const size_t offset = end != NULL && end >= text ? (size_t)(end - text) : 0;
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu: %s at byte %zu of this %s", path,
-                        line + count_lines(text, offset < bytes ? offset : bytes) - 1,
-                        trailing ? "text after the value" : "not valid JSON", offset + 1,
-                        line == 1 ? "text" : "line");
-}
-
 static fl_status add_row(fl_json_rows *rows, const cJSON *object, size_t line, fl_error *error) {
     rows->rows[rows->count++] = (fl_json_row){.object = object, .line = line};
     if (cJSON_IsObject(object)) return FL_OK;
@@ -101,7 +72,7 @@ static fl_status add_row(fl_json_rows *rows, const cJSON *object, size_t line, f
 static fl_status read_array(fl_json_rows *rows, const char *text, size_t bytes, fl_error *error) {
     rows->array = true;
     FL_TRY(FL_ALLOCATE(&rows->roots, 1, error));
-    FL_TRY(parse_value(rows->path, 1, text, bytes, &rows->roots[0], error));
+    FL_TRY(fl_json_parse_piece(text, bytes, rows->path, 1, FL_JSON_MAX_VALUES, &rows->roots[0], error));
     rows->root_count = 1;
     const cJSON *root = rows->roots[0];
     FL_TRY(FL_ALLOCATE(&rows->rows, cJSON_GetArraySize(root), error));
@@ -112,33 +83,49 @@ static fl_status read_array(fl_json_rows *rows, const char *text, size_t bytes, 
     return FL_OK;
 }
 
-static fl_status read_lines(fl_json_rows *rows, const char *text, size_t bytes, fl_error *error) {
-    const size_t lines = count_lines(text, bytes);
-    FL_TRY(FL_ALLOCATE(&rows->roots, lines, error));
-    FL_TRY(FL_ALLOCATE(&rows->rows, lines, error));
-    size_t line = 0;
-    for (size_t at = 0; at < bytes;) {
-        const char *end = memchr(text + at, '\n', bytes - at);
-        const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
-        line++;
-        if (!is_blank(text + at, length)) {
-            FL_TRY(parse_value(rows->path, line, text + at, length, &rows->roots[rows->root_count], error));
-            rows->root_count++;
-            FL_TRY(add_row(rows, rows->roots[rows->root_count - 1], line, error));
-        }
-        at += length + 1;
+static fl_status read_lines(fl_json_rows *rows, fl_json_lines *lines, fl_error *error) {
+    const size_t most = count_lines(lines->text, lines->bytes);
+    FL_TRY(FL_ALLOCATE(&rows->roots, most, error));
+    FL_TRY(FL_ALLOCATE(&rows->rows, most, error));
+    for (;;) {
+        cJSON *root;
+        FL_TRY(fl_json_lines_next(lines, &root, error));
+        if (root == NULL) return FL_OK;
+        rows->roots[rows->root_count++] = root;
+        FL_TRY(add_row(rows, root, lines->line, error));
     }
-    return FL_OK;
 }
 
 static fl_status read_rows(fl_json_rows *rows, const char *text, size_t bytes, fl_error *error) {
-    FL_TRY(fl_text_file_check(rows->path, text, bytes, error));
-    const size_t mark = fl_text_file_byte_order_mark(text, bytes);
-    rows->byte_order_mark = mark > 0;
-    size_t first = mark;
+    fl_json_lines lines;
+    FL_TRY(fl_json_lines_start(&lines, rows->path, text, bytes, error));
+    rows->byte_order_mark = lines.at > 0;
+    size_t first = lines.at;
     while (first < bytes && is_blank(text + first, 1)) first++;
-    if (first < bytes && text[first] == '[') return read_array(rows, text + mark, bytes - mark, error);
-    return read_lines(rows, text + mark, bytes - mark, error);
+    if (first < bytes && text[first] == '[')
+        return read_array(rows, text + lines.at, bytes - lines.at, error);
+    return read_lines(rows, &lines, error);
+}
+
+fl_status fl_json_lines_start(fl_json_lines *lines, const char *path, const char *text, size_t bytes,
+                              fl_error *error) {
+    *lines = (fl_json_lines){path, text, bytes, fl_text_file_byte_order_mark(text, bytes), 0};
+    return fl_text_file_check(path, text, bytes, error);
+}
+
+fl_status fl_json_lines_next(fl_json_lines *lines, cJSON **out, fl_error *error) {
+    *out = NULL;
+    while (lines->at < lines->bytes) {
+        const char *line = lines->text + lines->at;
+        const char *end = memchr(line, '\n', lines->bytes - lines->at);
+        const size_t length = end == NULL ? lines->bytes - lines->at : (size_t)(end - line);
+        lines->line++;
+        lines->at += length + (end != NULL);
+        if (!is_blank(line, length))
+            return fl_json_parse_piece(line, length, lines->path, lines->line, FL_JSON_MAX_VALUES, out,
+                                       error);
+    }
+    return FL_OK;
 }
 
 fl_status fl_json_rows_read(const char *path, fl_json_rows **out, fl_error *error) {
