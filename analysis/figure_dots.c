@@ -4,22 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/figure_axis.h"
+#include "analysis/figure_legend.h"
 #include "analysis/figure_style.h"
 #include "analysis/gnuplot.h"
 #include "analysis/output_file.h"
+#include "analysis/text_width.h"
 
-enum {
-    PATH_BYTES = 4096,
-    WIDTH_PIXELS = 900, /* at least */
-    FIELD_PIXELS = 480, /* right of the names, at least */
-    ROW_PIXELS = 24,
-    HEAD_PIXELS = 40,
-    FOOT_PIXELS = 104, /* axis, its name, the legend */
-    LETTER_PIXELS = 8
-};
+enum { PATH_BYTES = 4096, MOST_ENTRIES = 4, LABEL_BYTES = 128 };
 
-static fl_status write_numbers(const fl_dots *dots, const char *path, fl_error *error) {
+static const double edge = 6, tick_gap = 9, row_gap = 3, most_names = 0.45;
+static const char grey[] = "#a0a0a0", black[] = "#000000";
+
+static fl_status write_numbers(const fl_dots *dots, const char *folder, fl_error *error) {
     fl_output_file file;
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s.csv", folder, dots->name);
     FL_TRY(fl_output_file_open(path, &file, error));
     fputs("run,value,standard_error,linear_off,full_model,chance\n", file.stream);
     for (size_t i = 0; i < dots->rows; i++) {
@@ -35,13 +35,6 @@ static fl_status write_numbers(const fl_dots *dots, const char *path, fl_error *
     return fl_output_file_close(&file, error);
 }
 
-static bool is_log(const fl_dots *dots) {
-    double least = (double)NAN, most = (double)NAN;
-    fl_figure_spans_decades(dots->value, dots->rows, &least, &most);
-    fl_figure_spans_decades(&dots->full, 1, &least, &most);
-    return fl_figure_spans_decades(dots->linear_off, dots->rows, &least, &most) && dots->log_x;
-}
-
 static bool any(const double *values, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (isfinite(values[i])) return true;
@@ -49,83 +42,183 @@ static bool any(const double *values, size_t count) {
     return false;
 }
 
-/* Room for the names of the rows. */
-static size_t margin_of(const fl_dots *dots) {
-    size_t longest = 4;
+typedef struct layout {
+    double width, font, names, left, right, top, bottom, legend, height;
+    fl_axis axis;
+    char run[LABEL_BYTES];
+    fl_legend_entry entries[MOST_ENTRIES];
+    size_t entry_count;
+} layout;
+
+static void fit_axis(const fl_dots *dots, layout *l) {
+    fl_axis_span span = {0};
+    fl_axis_span_add(&span, dots->value, dots->rows);
+    fl_axis_span_add(&span, dots->linear_off, dots->rows);
+    fl_axis_span_add(&span, &dots->full, 1);
+    fl_axis_span_add(&span, &dots->chance, 1);
+    bool log = dots->log_x && fl_axis_span_is_wide(&span);
     for (size_t i = 0; i < dots->rows; i++) {
-        size_t length = strlen(dots->row_names[i]);
-        if (length > longest) longest = length;
+        double low = dots->value[i] - dots->error[i], high = dots->value[i] + dots->error[i];
+        if (!log || low > 0) fl_axis_span_add(&span, &low, 1);
+        fl_axis_span_add(&span, &high, 1);
     }
-    return LETTER_PIXELS * longest + 24;
+    fl_axis_fit(&span, &(fl_axis_wish){.log = dots->log_x, .numbers = l->right - l->left > 220 ? 6 : 4},
+                &l->axis);
 }
 
-static void write_frame(FILE *stream, const fl_dots *dots, size_t margin, size_t width, size_t height) {
-    fputs("set title ", stream);
-    fl_figure_quote(stream, dots->title);
-    fputs("\nset xlabel ", stream);
-    fl_figure_quote(stream, dots->x_label);
-    fprintf(stream, "\nset lmargin at screen %.4f\nset rmargin at screen 0.97\nset tmargin at screen %.4f\n",
-            (double)margin / (double)width, 1.0 - (double)HEAD_PIXELS / (double)height);
-    fprintf(stream, "set bmargin at screen %.4f\n", (double)FOOT_PIXELS / (double)height);
+static void fill_legend(const fl_dots *dots, layout *l) {
+    bool bars = any(dots->error, dots->rows);
+    snprintf(l->run, sizeof l->run, "run%s%s", bars ? ", " : "", bars ? dots->bar : "");
+    l->entries[l->entry_count++] = (fl_legend_entry){.label = l->run,
+                                                     .colour = fl_figure_colour(0),
+                                                     .dash = "1",
+                                                     .line = bars ? 1.2 : 0,
+                                                     .shape = 7,
+                                                     .point = 0.8};
+    if (any(dots->linear_off, dots->rows))
+        l->entries[l->entry_count++] = (fl_legend_entry){.label = "linear part off",
+                                                         .colour = fl_figure_colour(1),
+                                                         .dash = "1",
+                                                         .shape = 12,
+                                                         .point = 0.9};
+    if (isfinite(dots->full))
+        l->entries[l->entry_count++] =
+            (fl_legend_entry){.label = "full model", .colour = black, .dash = "1", .line = 1.2};
+    if (isfinite(dots->chance))
+        l->entries[l->entry_count++] =
+            (fl_legend_entry){.label = "chance", .colour = black, .dash = fl_figure_dash(2), .line = 1.2};
+}
+
+static double row_height(const fl_dots *dots, const layout *l, size_t row) {
+    const fl_page_type type = {.size = l->font};
+    return fl_page_text_height(dots->row_names[row], &type, l->names) + row_gap;
+}
+
+static fl_legend legend_of(const layout *l) {
+    return (fl_legend){l->entry_count, l->entries, l->width - 2 * edge};
+}
+
+static void lay_out(const fl_dots *dots, const fl_figure_look *look, layout *l) {
+    const fl_page_type title = {.size = fl_page_font(look) + 1, .bold = true};
+    l->width = fl_page_width(look);
+    l->font = fl_page_font(look);
+    for (size_t i = 0; i < dots->rows; i++) {
+        double widest = 0;
+        fl_text_lines(dots->row_names[i], l->font, most_names * l->width, &widest);
+        if (widest + 1 > l->names) l->names = widest + 1;
+    }
+    l->left = edge + l->names + 8;
+    l->right = l->width - edge - 12;
+    fit_axis(dots, l);
+    fill_legend(dots, l);
+    const fl_legend legend = legend_of(l);
+    l->legend = fl_legend_height(&legend, l->font);
+    l->top = edge + fl_page_text_height(dots->title, &title, l->width - 2 * edge) + 5;
+    l->bottom = l->top;
+    for (size_t i = 0; i < dots->rows; i++) l->bottom += row_height(dots, l, i);
+    l->height = l->bottom + tick_gap + 2 * 1.3 * l->font + 6 + l->legend + edge;
+}
+
+static void write_texts(fl_page *page, const fl_dots *dots, const layout *l) {
+    const fl_page_type title = {.size = l->font + 1, .bold = true},
+                       name = {.size = l->font, .align = FL_PAGE_RIGHT},
+                       below = {.size = l->font, .align = FL_PAGE_CENTRE},
+                       word = {.size = l->font - 1, .align = FL_PAGE_RIGHT};
+    const fl_legend legend = legend_of(l);
+    fl_page_text(page, edge, edge, l->width - 2 * edge, dots->title, &title);
+    fl_page_text(page, (l->left + l->right) / 2, l->bottom + tick_gap + 1.3 * l->font - 2, l->width,
+                 dots->x_label, &below);
+    fl_legend_draw(page, &legend, edge, l->height - edge - l->legend);
+    double y = l->top;
+    for (size_t i = 0; i < dots->rows; i++) {
+        double height = row_height(dots, l, i);
+        fl_page_text(page, l->left - 8, y + row_gap / 2, l->names, dots->row_names[i], &name);
+        if (!isfinite(dots->value[i])) {
+            fl_page_text(page, l->right - 8, y + height / 2 - 0.65 * word.size, l->right - l->left,
+                         "diverged", &word);
+            fl_page_point(page, l->right - 2, y + height / 2, 5, 0.5, fl_figure_colour(0));
+        }
+        y += height;
+    }
+}
+
+/* Rows as y: their middles, counted from the top in points. */
+static void write_rows(FILE *stream, const fl_dots *dots, const layout *l) {
+    double y = 0;
+    fputs("array middle[", stream);
+    fprintf(stream, "%zu] = [", dots->rows);
+    for (size_t i = 0; i < dots->rows; i++) {
+        double height = row_height(dots, l, i);
+        fprintf(stream, "%s%.4g", i > 0 ? ", " : "", y + height / 2);
+        y += height;
+    }
+    fprintf(stream, "]\nset yrange [%.6g:0]\nset ytics scale 0 (", l->bottom - l->top);
+    y = 0;
+    for (size_t i = 0; i < dots->rows; i++) {
+        double height = row_height(dots, l, i);
+        fprintf(stream, "%s'' %.6g", i > 0 ? ", " : "", y + height / 2);
+        y += height;
+    }
+    fputs(")\n", stream);
+}
+
+static void write_upright(FILE *stream, double at, const layout *l, const char *dash) {
+    if (!isfinite(at) || (l->axis.log && at <= 0)) return;
     fprintf(stream,
-            "set key at screen 0.5,%.4f center bottom vertical Left reverse maxrows 1 samplen 2 width 1\n",
-            8.0 / (double)height);
-    fprintf(stream,
-            "set yrange [%zu.5:-0.5]\nset grid ytics lt 1 lc rgb '#e4e4e4' lw 1\nset border 1\n"
-            "set tics nomirror out\nset ytics scale 0\nset offsets graph 0.03, graph 0.03, 0, 0\nset "
-            "autoscale xfix\n",
-            dots->rows - 1);
-    if (is_log(dots)) fputs("set logscale x\nset format x '%g'\n", stream);
+            "set arrow from first %.9g,graph 0 to first %.9g,graph 1 nohead lc rgb '%s' dt %s lw 1.2\n", at,
+            at, black, dash);
 }
 
-/* The two ends of an upright line, as data: then the axis reaches it, and every terminal knows its dashes. */
-static void write_ends(FILE *stream, const char *name, double at, size_t rows) {
-    if (isfinite(at)) fprintf(stream, "$%s << end\n%.9g,-0.5\n%.9g,%zu.5\nend\n", name, at, at, rows - 1);
-}
-
-static void write_line(FILE *stream, const char *name, double at, const char *dash, const char *title) {
-    if (!isfinite(at)) return;
-    fprintf(stream, ", \\\n     $%s using 1:2 with lines lc rgb '#606060' lw 1.5 dt %s title '%s'", name,
-            dash, title);
-}
-
-static fl_status write_script(const fl_dots *dots, const char *path, const char *format, fl_error *error) {
-    fl_output_file file;
-    FL_TRY(fl_output_file_open(path, &file, error));
-    FILE *stream = file.stream;
-    size_t height = HEAD_PIXELS + FOOT_PIXELS + ROW_PIXELS * dots->rows, margin = margin_of(dots);
-    size_t width = margin + FIELD_PIXELS > WIDTH_PIXELS ? margin + FIELD_PIXELS : WIDTH_PIXELS;
-    fl_figure_start(stream, dots->name, format, width, height);
-    write_frame(stream, dots, margin, width, height);
-    write_ends(stream, "full", dots->full, dots->rows);
-    write_ends(stream, "chance", dots->chance, dots->rows);
-    /* The names of the rows, whether they have a value or not; every later '' is this file. */
-    fprintf(stream, "plot '%s.csv' skip 1 using 2:0:ytic(1) with points pt 7 ps 0 notitle", dots->name);
+static void write_plot(FILE *stream, const fl_dots *dots) {
+    /* NaN is a plot too: with no value at all the page is drawn. */
+    fputs("plot NaN", stream);
     if (any(dots->linear_off, dots->rows)) {
         fprintf(stream,
-                ", \\\n     '' skip 1 using 4:0:($2-$4):(0) with vectors nohead lc rgb '#b0b0b0' lw 2 notitle"
-                ", \\\n     '' skip 1 using 4:0 with points pt 12 ps 1.4 lw 2 lc rgb '%s' title 'linear part "
-                "off'",
-                fl_figure_colour(2));
+                ", \\\n     '%s.csv' skip 1 using 4:(middle[$0+1]):($2-$4):(0) with vectors nohead lc rgb "
+                "'%s' lw "
+                "1.2, \\\n     '' skip 1 using 4:(middle[$0+1]) with points pt 12 ps 0.9 lw 1.2 lc rgb '%s'",
+                dots->name, grey, fl_figure_colour(1));
     }
     if (any(dots->error, dots->rows))
-        fprintf(stream, ", \\\n     '' skip 1 using 2:0:3 with xerrorbars pt 7 ps 0 lw 2 lc rgb '%s' notitle",
-                fl_figure_colour(1));
-    fprintf(stream, ", \\\n     '' skip 1 using 2:0:ytic(1) with points pt 7 ps 1.2 lc rgb '%s' title '%s'",
-            fl_figure_colour(1), any(dots->error, dots->rows) ? "run, standard error" : "run");
-    write_line(stream, "full", dots->full, "1", "full model");
-    write_line(stream, "chance", dots->chance, fl_figure_dash(2), "chance");
+        fprintf(stream,
+                ", \\\n     '%s.csv' skip 1 using 2:(middle[$0+1]):3 with xerrorbars pt 7 ps 0 lw 1.2 lc rgb "
+                "'%s'",
+                dots->name, fl_figure_colour(0));
+    if (any(dots->value, dots->rows))
+        fprintf(stream,
+                ", \\\n     '%s.csv' skip 1 using 2:(middle[$0+1]) with points pt 7 ps 0.8 lc rgb '%s'",
+                dots->name, fl_figure_colour(0));
     fputc('\n', stream);
+}
+
+static fl_status write_script(const fl_dots *dots, const layout *l, const char *folder,
+                              const fl_figure_look *look, fl_error *error) {
+    fl_output_file file;
+    fl_page page;
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s.gp", folder, dots->name);
+    FL_TRY(fl_output_file_open(path, &file, error));
+    fl_page_open(&page, file.stream, dots->name, look, l->height);
+    write_texts(&page, dots, l);
+    fl_page_place(&page, l->left, l->top, l->right, l->bottom);
+    fputs("set border 1\nset grid ytics lt 1 lc rgb '#e8e8e8' lw 0.7\n", file.stream);
+    fl_axis_write(file.stream, &l->axis, 'x', true);
+    write_rows(file.stream, dots, l);
+    write_upright(file.stream, dots->full, l, "1");
+    write_upright(file.stream, dots->chance, l, fl_figure_dash(2));
+    write_plot(file.stream, dots);
+    fl_page_close(&page);
     return fl_output_file_close(&file, error);
 }
 
-fl_status fl_dots_write(const fl_dots *dots, const char *folder, const char *format, fl_error *error) {
+fl_status fl_dots_write(const fl_dots *dots, const char *folder, const fl_figure_look *look,
+                        fl_error *error) {
     if (dots->rows == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: nothing to draw", dots->name);
-    char path[PATH_BYTES], script[PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s.csv", folder, dots->name);
-    FL_TRY(write_numbers(dots, path, error));
-    snprintf(path, sizeof path, "%s/%s.gp", folder, dots->name);
-    FL_TRY(write_script(dots, path, format, error));
+    char script[PATH_BYTES];
+    layout l = {0};
+    FL_TRY(write_numbers(dots, folder, error));
+    lay_out(dots, look, &l);
+    FL_TRY(write_script(dots, &l, folder, look, error));
     snprintf(script, sizeof script, "%s.gp", dots->name);
     return fl_gnuplot_run(folder, script, error);
 }

@@ -1,76 +1,57 @@
 #include "analysis/figure_style.h"
 
-#include <math.h>
 #include <string.h>
+#include <utf8proc.h>
 
-static const char *const colours[] = {"#000000", "#0072B2", "#D55E00", "#009E73",
-                                      "#CC79A7", "#56B4E9", "#E69F00"};
-static const char *const dashes[] = {"1", "(12,6)", "(3,5)", "(14,5,3,5)"};
-static const int filled[] = {7, 5, 9, 11, 13, 15, 3}, hollow[] = {6, 4, 8, 10, 12, 14, 2};
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-/* Up to this ratio a linear axis shows more, with better marks. */
-static const double linear_span = 20.0;
+static const char *const colours[FL_FIGURE_COLOURS] = {"#0072B2", "#D55E00", "#009E73",
+                                                       "#CC79A7", "#E69F00", "#56B4E9"};
+static const char *const dashes[FL_FIGURE_DASHES] = {"1",         "(8,4)",         "(2,3)",
+                                                     "(9,3,2,3)", "(9,3,2,3,2,3)", "(18,4)"};
+static const int filled[FL_FIGURE_COLOURS] = {7, 5, 9, 11, 13, 15},
+                 hollow[FL_FIGURE_COLOURS] = {6, 4, 8, 10, 12, 14};
 
 const char *fl_figure_colour(size_t index) {
-    return colours[index % COUNT(colours)];
+    return colours[index % FL_FIGURE_COLOURS];
 }
 
 const char *fl_figure_dash(size_t index) {
-    return dashes[index % COUNT(dashes)];
+    return dashes[index % FL_FIGURE_DASHES];
 }
 
 int fl_figure_point(size_t colour, size_t dash) {
-    return dash % 2 == 0 ? filled[colour % COUNT(filled)] : hollow[colour % COUNT(hollow)];
+    return dash % 2 == 0 ? filled[colour % FL_FIGURE_COLOURS] : hollow[colour % FL_FIGURE_COLOURS];
 }
 
-void fl_figure_quote(FILE *stream, const char *text) {
+/* Apostrophes stand in a string of their own: gnuplot reads doubled ones wrongly at a beginning and in a row.
+ */
+static void put_letter(FILE *stream, const char *at, size_t bytes, utf8proc_int32_t letter) {
+    if (letter == '\'')
+        fputs("'.\"'\".'", stream);
+    else if (letter < 0x20 || (letter >= 0x7F && letter < 0xA0))
+        fputc(' ', stream);
+    else
+        fwrite(at, 1, bytes, stream);
+}
+
+void fl_figure_quote(FILE *stream, const char *text, size_t bytes) {
     fputc('\'', stream);
-    for (; *text != '\0'; text++) {
-        if (*text == '\'') fputc('\'', stream);
-        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
+    for (size_t at = 0; at < bytes;) {
+        utf8proc_int32_t letter = 0;
+        utf8proc_ssize_t length =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(bytes - at), &letter);
+        if (length > 0)
+            put_letter(stream, text + at, (size_t)length, letter);
+        else
+            fputc('?', stream);
+        at += length > 0 ? (size_t)length : 1;
     }
     fputc('\'', stream);
 }
-
-static const struct {
-    const char *name, *terminal;
-    bool pixels; /* size in pixels, else in inches */
-} formats[] = {
-    {"png", "pngcairo noenhanced font 'DejaVu Sans,11'", true},
-    {"svg", "svg noenhanced font 'DejaVu Sans,13' background '#ffffff'", true},
-    {"pdf", "pdfcairo noenhanced font 'DejaVu Sans,11'", false},
-};
 
 bool fl_figure_knows_format(const char *format) {
-    for (size_t i = 0; i < COUNT(formats); i++) {
-        if (strcmp(formats[i].name, format) == 0) return true;
+    static const char *const formats[] = {"png", "svg", "pdf"};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        if (strcmp(formats[i], format) == 0) return true;
     }
     return false;
-}
-
-void fl_figure_start(FILE *stream, const char *name, const char *format, size_t width, size_t height) {
-    for (size_t i = 0; i < COUNT(formats); i++) {
-        if (strcmp(formats[i].name, format) != 0) continue;
-        fprintf(stream, "set terminal %s size ", formats[i].terminal);
-        if (formats[i].pixels) {
-            fprintf(stream, "%zu,%zu", width, height);
-        } else {
-            fprintf(stream, "%.2fin,%.2fin", (double)width / 100.0, (double)height / 100.0);
-        }
-        /* Element names of several pictures in one page must not collide. */
-        if (strcmp(format, "svg") == 0) fprintf(stream, " name '%s'", name);
-        fputc('\n', stream);
-    }
-    fprintf(stream, "set output '%s.%s'\nset datafile separator ','\nset datafile missing 'nan'\n", name,
-            format);
-}
-
-bool fl_figure_spans_decades(const double *values, size_t count, double *least, double *most) {
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i]) || values[i] <= 0) continue;
-        if (!(*least <= values[i])) *least = values[i];
-        if (!(*most >= values[i])) *most = values[i];
-    }
-    return *most > linear_span * *least;
 }

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +7,20 @@
 #include "analysis/figure_heat.h"
 #include "analysis/plot_parts.h"
 #include "harness/base/memory.h"
+#include "harness/config/text_builder.h"
 
 enum { NAME_BYTES = 32 };
 
 static const char dataset[] = "/errors/teacher_forced/head_nmse";
 
+typedef enum shown { SHOWN = 0, NOT_THERE, ZERO, DIVERGED } shown;
+
 /* *values stays NULL for a run without errors by head, or with none above 0: there is no colour to give. */
-static fl_status read_panel(const fl_run_entry *run, fl_heat_panel *panel, double **values, fl_error *error) {
+static fl_status read_panel(const fl_run_entry *run, fl_heat_panel *panel, double **values, shown *what,
+                            fl_error *error) {
     fl_run_reader *reader = NULL;
     size_t rank = 0, shape[4] = {0};
+    *what = NOT_THERE;
     FL_TRY(fl_run_reader_open(run->path, &reader, error));
     fl_status status = FL_OK;
     if (fl_run_reader_has(reader, dataset)) {
@@ -22,8 +28,12 @@ static fl_status read_panel(const fl_run_entry *run, fl_heat_panel *panel, doubl
     }
     fl_run_reader_close(reader);
     if (status != FL_OK || *values == NULL) return status;
-    bool positive = false;
-    for (size_t i = 0; rank == 2 && i < shape[0] * shape[1]; i++) positive = positive || (*values)[i] > 0;
+    bool positive = false, zero = false;
+    for (size_t i = 0; rank == 2 && i < shape[0] * shape[1]; i++) {
+        positive = positive || (isfinite((*values)[i]) && (*values)[i] > 0);
+        zero = zero || (*values)[i] == 0;
+    }
+    *what = positive ? SHOWN : zero ? ZERO : DIVERGED;
     if (!positive) {
         fl_memory_free(*values);
         *values = NULL;
@@ -61,25 +71,48 @@ static fl_status choose_ends(const fl_heat_panel *panels, size_t count, double *
 
 /* Pages of FL_HEAT_MOST_PANELS, all with the same colours. */
 static fl_status draw_pages(const fl_plot_request *request, const fl_heat_panel *panels, size_t count,
-                            fl_error *error) {
+                            const char *note, fl_error *error) {
     double least = 1, most = 1;
+    const fl_figure_look look = fl_plot_look(request);
     FL_TRY(choose_ends(panels, count, &least, &most, error));
     for (size_t first = 0, page = 1; first < count; first += FL_HEAT_MOST_PANELS, page++) {
         char name[NAME_BYTES] = "heads";
         if (page > 1) snprintf(name, sizeof name, "heads_%zu", page);
         const fl_heat heat = {
             .name = name,
-            .title = "Error of each head on the frozen model's inputs, before the output projection",
+            .title = fl_plot_title(request, "Error of each head on the frozen model's inputs"),
+            .note = note,
             .x_label = "layer",
             .y_label = "query head",
-            .value_label = "nMSE (colours end at the quantiles 0.01 and 0.99)",
+            .value_label = "nMSE before the output projection",
             .panel_count = count - first < FL_HEAT_MOST_PANELS ? count - first : FL_HEAT_MOST_PANELS,
             .panels = panels + first,
             .least = least,
             .most = most};
-        FL_TRY(fl_heat_write(&heat, request->folder, request->format, error));
+        FL_TRY(fl_heat_write(&heat, request->folder, &look, error));
         fl_plot_report(request, name);
     }
+    return FL_OK;
+}
+
+/* "Not drawn: softmax (zero everywhere), ..." */
+static fl_status make_note(const fl_run_set *set, const shown *what, char **out, fl_error *error) {
+    fl_text_builder text = {0};
+    bool any = false;
+    fl_status status = fl_text_builder_add(
+        &text, "Colours end at the quantiles 0.01 and 0.99. White: zero. Grey: not finite.", error);
+    for (size_t i = 0; i < set->count && status == FL_OK; i++) {
+        if (what[i] != ZERO && what[i] != DIVERGED) continue;
+        status =
+            fl_text_builder_format(&text, error, "%s%s (%s)", any ? "; " : " Not drawn: ", set->runs[i].label,
+                                   what[i] == ZERO ? "zero everywhere" : "diverged");
+        any = true;
+    }
+    if (status != FL_OK) {
+        fl_text_builder_release(&text);
+        return status;
+    }
+    *out = text.text;
     return FL_OK;
 }
 
@@ -87,19 +120,25 @@ fl_status fl_plot_heads(const fl_plot_request *request, fl_error *error) {
     const fl_run_set *set = request->set;
     fl_heat_panel *panels = NULL;
     double **values = NULL;
+    shown *what = NULL;
+    char *note = NULL;
     size_t count = 0;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&panels, set->count, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&values, set->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&what, set->count, error));
     for (size_t i = 0; i < set->count; i++) {
-        FL_TRY_DONE(status, read_panel(&set->runs[i], &panels[count], &values[count], error));
+        FL_TRY_DONE(status, read_panel(&set->runs[i], &panels[count], &values[count], &what[i], error));
         count += values[count] != NULL;
     }
-    status = count > 0 ? draw_pages(request, panels, count, error)
-                       : fl_error_set(error, FL_ERROR_ARGUMENT, "no run has errors by head");
+    FL_TRY_DONE(status, make_note(set, what, &note, error));
+    status = count > 0 ? draw_pages(request, panels, count, note, error)
+                       : fl_error_set(error, FL_ERROR_ARGUMENT, "no run has finite errors by head above 0");
 done:
     for (size_t i = 0; values != NULL && i < set->count; i++) fl_memory_free(values[i]);
     fl_memory_free(values);
     fl_memory_free(panels);
+    fl_memory_free(what);
+    fl_memory_free(note);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/figure_dots.h"
+#include "analysis/label_parts.h"
 #include "analysis/plot_parts.h"
 #include "analysis/run_scores.h"
 #include "harness/base/memory.h"
@@ -58,8 +59,10 @@ static fl_status draw_score(const fl_plot_request *request, const fl_run_score *
         off[rows++] = fl_run_has_linear_part(run) ? fl_run_metric_value(run, score->linear_off) : (double)NAN;
     }
     make_name("scores", score->task, name);
+    const fl_figure_look look = fl_plot_look(request);
     const fl_dots dots = {.name = name,
-                          .title = score->title,
+                          .title = fl_plot_title(request, score->title),
+                          .bar = "standard error",
                           .x_label = score->axis,
                           .log_x = score->log,
                           .rows = rows,
@@ -69,7 +72,7 @@ static fl_status draw_score(const fl_plot_request *request, const fl_run_score *
                           .linear_off = off,
                           .full = fl_run_scores_shared(set, score->full),
                           .chance = fl_run_scores_shared(set, score->chance)};
-    status = fl_dots_write(&dots, request->folder, request->format, error);
+    status = fl_dots_write(&dots, request->folder, &look, error);
     if (status == FL_OK) fl_plot_report(request, name);
 done:
     fl_memory_free(names);
@@ -93,72 +96,167 @@ static int by_x(const void *a, const void *b) {
     return p->run < q->run ? -1 : p->run > q->run;
 }
 
+/* Runs that differ in nothing but these keys, or what lies in mappings of these names, are one series. */
 typedef struct scatter {
     const char *kind, *x_label;
-    bool log_x, whole_x;
-    bool joined; /* runs of one colour are one curve, called by their rule */
+    const char *along[5]; /* ends with NULL */
+    bool log_x, whole_x, joined;
 } scatter;
 
-static size_t find_reference(const fl_run_set *set, const fl_run_score *score, fl_figure_reference out[2]) {
-    size_t count = 0;
-    double full = fl_run_scores_shared(set, score->full), chance = fl_run_scores_shared(set, score->chance);
-    if (isfinite(full)) out[count++] = (fl_figure_reference){"full model", full};
-    if (isfinite(chance)) out[count++] = (fl_figure_reference){"chance", chance};
-    return count;
+static bool is_along(const scatter *form, const char *key) {
+    for (size_t i = 0; form->along[i] != NULL; i++) {
+        size_t bytes = strlen(form->along[i]);
+        if (strncmp(key, form->along[i], bytes) == 0 && (key[bytes] == '\0' || key[bytes] == '.'))
+            return true;
+    }
+    return false;
+}
+
+static bool has_all_of(const scatter *form, const fl_run_entry *a, const fl_run_entry *b) {
+    for (size_t i = 0; i < a->key_count; i++) {
+        if (is_along(form, a->keys[i]) || strcmp(a->keys[i], "name") == 0) continue;
+        const char *other = fl_run_entry_value(b, a->keys[i]);
+        if (other == NULL || strcmp(other, a->values[i]) != 0) return false;
+    }
+    return true;
+}
+
+/* The points of a picture, parted into series. */
+typedef struct point_set {
+    const scatter *form;
+    size_t count, series_count;
+    place *places;             /* [count], sorted by x */
+    size_t *series_of;         /* [count] */
+    double *x, *y;             /* [count], [series_count][count] */
+    char **labels;             /* [series_count] */
+    fl_plot_subject *subjects; /* [series_count] */
+    fl_figure_series *series;  /* [series_count] */
+    fl_plot_facets facets;
+} point_set;
+
+static void release_points(point_set *set) {
+    for (size_t i = 0; set->labels != NULL && i < set->series_count; i++) fl_memory_free(set->labels[i]);
+    fl_memory_free(set->series_of);
+    fl_memory_free(set->x);
+    fl_memory_free(set->y);
+    fl_memory_free(set->labels);
+    fl_memory_free(set->subjects);
+    fl_memory_free(set->series);
+    fl_plot_facets_release(&set->facets);
+}
+
+static void part(const fl_run_set *runs, point_set *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        const fl_run_entry *run = &runs->runs[set->places[i].run];
+        set->series_of[i] = set->series_count;
+        for (size_t j = 0; j < i; j++) {
+            const fl_run_entry *other = &runs->runs[set->places[j].run];
+            if (!has_all_of(set->form, run, other) || !has_all_of(set->form, other, run)) continue;
+            set->series_of[i] = set->series_of[j];
+            break;
+        }
+        if (set->series_of[i] == set->series_count) set->subjects[set->series_count++].run = run;
+    }
+}
+
+/* A series is called by what the labels of its runs have in common. */
+static fl_status name_series(const fl_run_set *runs, point_set *set, fl_error *error) {
+    const char **labels = NULL;
+    FL_TRY(FL_ALLOCATE(&labels, set->count, error));
+    fl_status status = FL_OK;
+    for (size_t s = 0; s < set->series_count && status == FL_OK; s++) {
+        size_t members = 0;
+        for (size_t i = 0; i < set->count; i++) {
+            if (set->series_of[i] == s) labels[members++] = runs->runs[set->places[i].run].label;
+        }
+        status = fl_label_parts_common(labels, members, &set->labels[s], error);
+        set->subjects[s].label = set->labels[s];
+    }
+    fl_memory_free(labels);
+    return status;
+}
+
+static fl_status fill_points(const fl_plot_request *request, point_set *set, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(&set->series_of, set->count, error));
+    FL_TRY(FL_ALLOCATE(&set->subjects, set->count, error));
+    FL_TRY(FL_ALLOCATE(&set->labels, set->count, error));
+    FL_TRY(FL_ALLOCATE(&set->x, set->count, error));
+    part(request->set, set);
+    FL_TRY(name_series(request->set, set, error));
+    FL_TRY(fl_plot_facets_make(request->set, set->subjects, set->series_count, request->facet, &set->facets,
+                               error));
+    FL_TRY(FL_ALLOCATE(&set->y, set->series_count * set->count, error));
+    FL_TRY(FL_ALLOCATE(&set->series, set->series_count, error));
+    for (size_t i = 0; i < set->series_count * set->count; i++) set->y[i] = (double)NAN;
+    for (size_t i = 0; i < set->count; i++) {
+        set->x[i] = set->places[i].x;
+        set->y[set->series_of[i] * set->count + i] = set->places[i].y;
+    }
+    for (size_t s = 0; s < set->series_count; s++)
+        set->series[s] = (fl_figure_series){.name = set->labels[s],
+                                            .entry = set->facets.entry_of[s],
+                                            .panels = set->facets.in_panel + s * set->facets.panel_count,
+                                            .y = set->y + s * set->count,
+                                            .length = set->count};
+    return FL_OK;
+}
+
+static fl_status find_references(const fl_run_set *set, const fl_run_score *score, fl_plot_facets *facets,
+                                 fl_figure_reference out[2], size_t *count, fl_error *error) {
+    const struct {
+        const char *name;
+        double value;
+        fl_figure_role role;
+    } lines[] = {{"full model", fl_run_scores_shared(set, score->full), FL_FIGURE_FULL},
+                 {"chance", fl_run_scores_shared(set, score->chance), FL_FIGURE_CHANCE}};
+    *count = 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (!isfinite(lines[i].value)) continue;
+        fl_figure_reference *line = &out[(*count)++];
+        *line = (fl_figure_reference){.name = lines[i].name, .y = lines[i].value};
+        FL_TRY(fl_plot_facets_add(facets, line->name, lines[i].role, &line->entry, error));
+    }
+    return FL_OK;
 }
 
 static fl_status draw_places(const fl_plot_request *request, const scatter *form, const fl_run_score *score,
                              place *places, size_t count, fl_error *error) {
-    const fl_run_set *set = request->set;
-    size_t *styles = NULL, used = 0;
-    double *values = NULL;
-    fl_figure_series *series = NULL;
     fl_figure_reference references[2];
     char name[NAME_BYTES];
+    size_t lines = 0;
+    point_set set = {.form = form, .count = count, .places = places};
     fl_status status = FL_OK;
     qsort(places, count, sizeof places[0], by_x);
-    FL_TRY_DONE(status, FL_ALLOCATE(&styles, 2 * set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&values, count * (count + 1), error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&series, count, error));
-    fl_plot_styles(set, styles, styles + set->count);
-    double *x = values + count * count;
-    for (size_t i = 0; i < count; i++) x[i] = places[i].x;
-    for (size_t i = 0; i < count; i++) {
-        size_t run = places[i].run, at = 0;
-        while (at < used && !(form->joined && series[at].colour == styles[run])) at++;
-        double *y = values + at * count;
-        if (at == used) {
-            const char *rule = fl_run_entry_value(&set->runs[run], "variant.rule");
-            for (size_t p = 0; p < count; p++) y[p] = (double)NAN;
-            series[used++] =
-                (fl_figure_series){.label = form->joined && rule != NULL ? rule : set->runs[run].label,
-                                   .colour = styles[run],
-                                   .dash = form->joined ? 0 : styles[set->count + run],
-                                   .y = y};
-        }
-        y[i] = places[i].y;
-    }
+    FL_TRY_DONE(status, fill_points(request, &set, error));
+    FL_TRY_DONE(status, find_references(request->set, score, &set.facets, references, &lines, error));
     make_name(form->kind, score->task, name);
+    const fl_figure_view view = {.csv = name,
+                                 .x_label = form->x_label,
+                                 .y_label = score->axis,
+                                 .log_x = form->log_x,
+                                 .log_y = score->log,
+                                 .marks = true,
+                                 .scattered = true,
+                                 .unjoined = !form->joined,
+                                 .whole_x = form->whole_x,
+                                 .points = count,
+                                 .x = set.x,
+                                 .series_count = set.series_count,
+                                 .series = set.series,
+                                 .reference_count = lines,
+                                 .references = references};
     const fl_figure figure = {.name = name,
-                              .kind = FL_FIGURE_MARKS,
-                              .title = score->title,
-                              .x_label = form->x_label,
-                              .y_label = score->axis,
-                              .log_x = form->log_x,
-                              .log_y = score->log,
-                              .scattered = true,
-                              .whole_x = form->whole_x,
-                              .points = count,
-                              .x = x,
-                              .series_count = used,
-                              .series = series,
-                              .reference_count = find_reference(set, score, references),
-                              .references = references};
-    status = fl_plot_curves(request, &figure, error);
+                              .title = fl_plot_title(request, score->title),
+                              .panel_count = set.facets.panel_count,
+                              .panel_titles =
+                                  set.facets.panel_count > 1 ? (const char *const *)set.facets.titles : NULL,
+                              .entry_count = set.facets.entry_count,
+                              .entries = set.facets.entries,
+                              .view_count = 1,
+                              .views = &view};
+    status = fl_plot_figure(request, &figure, error);
 done:
-    fl_memory_free(styles);
-    fl_memory_free(values);
-    fl_memory_free(series);
+    release_points(&set);
     return status;
 }
 
@@ -172,7 +270,7 @@ static fl_status draw_scatter(const fl_plot_request *request, const scatter *for
     FL_TRY(FL_ALLOCATE(&places, set->count, error));
     for (size_t i = 0; i < set->count; i++) {
         double x = x_of(&set->runs[i]), y = fl_run_metric_value(&set->runs[i], score->value);
-        if (isnan(x) || isnan(y)) continue;
+        if (isnan(x) || !isfinite(y)) continue;
         places[count++] = (place){.x = x, .y = y, .run = i};
         varied = varied || x != places[0].x;
     }
@@ -187,9 +285,11 @@ static double kibibytes_of(const fl_run_entry *run) {
 }
 
 static fl_status draw_bytes(const fl_plot_request *request, const fl_run_score *score, fl_error *error) {
-    static const scatter form = {.kind = "bytes",
-                                 .x_label = "linear state and exact keys and values of one sequence, KiB",
-                                 .log_x = true};
+    static const scatter form = {
+        .kind = "bytes",
+        .x_label = "linear state and exact keys and values of one sequence (KiB)",
+        .along = {"variant.window", "variant.sinks", "variant.cache", "variant.softmax_layers", NULL},
+        .log_x = true};
     return draw_scatter(request, &form, score, kibibytes_of, error);
 }
 
@@ -227,8 +327,11 @@ static double softmax_layers(const fl_run_entry *run) {
 }
 
 static fl_status draw_hybrid(const fl_plot_request *request, const fl_run_score *score, fl_error *error) {
-    static const scatter form = {
-        .kind = "hybrid", .x_label = "layers that stay softmax", .whole_x = true, .joined = true};
+    static const scatter form = {.kind = "hybrid",
+                                 .x_label = "layers that stay softmax",
+                                 .along = {"variant.softmax_layers", NULL},
+                                 .whole_x = true,
+                                 .joined = true};
     return draw_scatter(request, &form, score, softmax_layers, error);
 }
 

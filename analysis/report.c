@@ -31,18 +31,12 @@ static void note_figure(void *context, const char *name) {
 static fl_status draw_figures(report *r, fl_error *error) {
     const fl_plot_request request = {
         .set = r->set, .folder = r->figure_folder, .format = "svg", .drawn = note_figure, .context = r};
-    for (const fl_plot_kind *kind = fl_plot_kinds; kind->name != NULL; kind++) {
-        fl_error trouble;
-        fl_status status = kind->draw(&request, &trouble);
-        if (status == FL_OK || status == FL_ERROR_ARGUMENT) continue;
-        if (status == FL_ERROR_UNSUPPORTED) {
-            r->without_gnuplot = true;
-            return FL_OK;
-        }
-        if (error != NULL) *error = trouble;
-        return status;
-    }
-    return FL_OK;
+    fl_error trouble;
+    fl_status status = fl_plot_all(&request, &trouble);
+    r->without_gnuplot = status == FL_ERROR_UNSUPPORTED;
+    if (status == FL_OK || status == FL_ERROR_ARGUMENT || r->without_gnuplot) return FL_OK;
+    if (error != NULL) *error = trouble;
+    return status;
 }
 
 /* The <svg> element alone, without the XML declaration and document type in front of it. */

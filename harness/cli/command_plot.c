@@ -1,47 +1,57 @@
 /* plot PATH...: the pictures of a run set. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/figure_style.h"
+#include "analysis/plot_facets.h"
 #include "analysis/plots.h"
+#include "analysis/run_filter.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
 #include "harness/store/folder.h"
 #include "harness/config/options.h"
 
+enum { LEAST_MILLIMETRES = 40, MOST_MILLIMETRES = 1000 };
+
 typedef struct plot_output {
     const char *folder, *format;
-    size_t count;
 } plot_output;
 
 static void on_picture(void *context, const char *name) {
-    plot_output *output = context;
-    output->count++;
+    const plot_output *output = context;
     printf("%s/%s.%s\n", output->folder, name, output->format);
 }
 
-/* All kinds that have numbers; with `only`, that one. */
-static fl_status draw(const fl_run_set *set, plot_output *output, const fl_plot_kind *only, fl_error *error) {
-    const fl_plot_request request = {.set = set,
-                                     .folder = output->folder,
-                                     .format = output->format,
-                                     .drawn = on_picture,
-                                     .context = output};
-    if (only != NULL) return only->draw(&request, error);
-    for (const fl_plot_kind *kind = fl_plot_kinds; kind->name != NULL; kind++) {
-        fl_status status = kind->draw(&request, error);
-        if (status != FL_OK && status != FL_ERROR_ARGUMENT) return status;
-    }
-    if (output->count > 0) return FL_OK;
-    return fl_error_set(error, FL_ERROR_ARGUMENT, "these runs hold nothing to plot");
-}
-
 typedef struct plot_flags {
-    const char *folder, *format, *kind;
+    const char *folder, *format, *kind, *filter, *facet, *title, *width;
     bool list;
 } plot_flags;
+
+static const char *width_words(size_t index) {
+    static const char *const words[] = {"single", "double", NULL};
+    return words[index];
+}
+
+/* -1, or an exit code. "single" and "double" are the columns of a paper. */
+static int read_width(const fl_command *command, const char *text, double *millimetres) {
+    char *end = NULL;
+    *millimetres = 0;
+    if (text == NULL) return -1;
+    if (strcmp(text, "single") == 0)
+        *millimetres = FL_FIGURE_SINGLE_MILLIMETRES;
+    else if (strcmp(text, "double") == 0)
+        *millimetres = FL_FIGURE_DOUBLE_MILLIMETRES;
+    else
+        *millimetres = strtod(text, &end);
+    bool good = (end == NULL || (end != text && *end == '\0')) && *millimetres >= LEAST_MILLIMETRES &&
+                *millimetres <= MOST_MILLIMETRES;
+    if (good) return -1;
+    return fl_arguments_refuse(command, "--width is single, double or %d to %d millimetres, not \"%s\"",
+                               LEAST_MILLIMETRES, MOST_MILLIMETRES, text);
+}
 
 static int run(const fl_command *command, int argc, char **argv) {
     plot_flags given = {.folder = "plots", .format = "png"};
@@ -53,12 +63,23 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (given.list) return FL_EXIT_OK;
     if (paths.count == 0) return fl_arguments_refuse(command, "an argument is missing");
     plot_output output = {.folder = given.folder, .format = given.format};
+    fl_plot_request request = {.folder = given.folder,
+                               .format = given.format,
+                               .title = given.title,
+                               .facet = given.facet,
+                               .drawn = on_picture,
+                               .context = &output};
+    code = read_width(command, given.width, &request.width);
+    if (code >= 0) return code;
     fl_run_set *set = NULL;
     fl_error error;
     fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
+    if (status == FL_OK && given.filter != NULL) status = fl_run_filter_apply(set, given.filter, &error);
     if (status == FL_OK) status = fl_folder_create(output.folder, &error);
+    request.set = set;
     if (status == FL_OK)
-        status = draw(set, &output, given.kind != NULL ? fl_plot_kind_find(given.kind) : NULL, &error);
+        status = given.kind != NULL ? fl_plot_kind_find(given.kind)->draw(&request, &error)
+                                    : fl_plot_all(&request, &error);
     fl_run_set_destroy(set);
     return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
@@ -82,6 +103,28 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_FOLDER,
      .offset = offsetof(plot_flags, folder),
      .help = "where pictures and their CSV go (default: plots)"},
+    {.name = "--filter",
+     .value = "WHICH",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(plot_flags, filter),
+     .help = "only some runs: key=value, or a pattern for labels"},
+    {.name = "--facet",
+     .value = "KEY",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(plot_flags, facet),
+     .words = fl_plot_facet_name,
+     .help = "panels by rule, exact_set, model, text or a key; or none"},
+    {.name = "--title",
+     .value = "TEXT",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(plot_flags, title),
+     .help = "above the picture; '' for none"},
+    {.name = "--width",
+     .value = "WIDTH",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(plot_flags, width),
+     .words = width_words,
+     .help = "single (84 mm), double (174 mm) or millimetres"},
     {0},
 };
 
@@ -97,8 +140,10 @@ static const fl_positional positionals[] = {
 static const fl_example examples[] = {
     {.line = "frostline plot results/quickstart --out plots",
      .what = "every picture these runs have numbers for"},
-    {.line = "frostline plot results/quickstart --kind scores --format pdf",
-     .what = "one picture, for a paper"},
+    {.line = "frostline plot results/quickstart --kind scores --format pdf --width single",
+     .what = "one picture, for a column of a paper"},
+    {.line = "frostline plot results/quickstart --filter 'rule=kda|gla and window=56' --facet rule",
+     .what = "some runs, a panel a rule"},
     {0},
 };
 
@@ -108,6 +153,9 @@ const fl_command fl_command_plot = {
     .positionals = positionals,
     .flags = flags,
     .examples = examples,
-    .help = "Without --kind: every picture these runs have numbers for.",
+    .help = "Without --kind: every picture these runs have numbers for. More than eight\n"
+            "curves become several panels by themselves, or as --facet says. --filter\n"
+            "takes key=value (values with | between them; with or without \"variant.\"),\n"
+            "else a shell pattern for labels, and \" and \" between several of them.",
     .run = run,
 };

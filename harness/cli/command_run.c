@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/plot_nmse.h"
+#include "analysis/plots.h"
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/cell_claim.h"
@@ -140,58 +140,37 @@ done:
     return status;
 }
 
-/* One colour a rule, one dash a window and whether there is training. */
-static void choose_style(const fl_cell_list *list, fl_plot_curve *curves, const size_t *cells, size_t index) {
-    const char *rule = fl_resolved_find(list->cells[cells[index]].experiment->resolved, "variant.rule");
-    const char *window = fl_resolved_find(list->cells[cells[index]].experiment->resolved, "variant.window");
-    curves[index].colour = curves[index].dash = 0;
-    size_t colours = 0, dashes = 0;
-    bool colour_known = false, dash_known = false;
-    for (size_t i = 0; i < index; i++) {
-        const fl_resolved *other = list->cells[cells[i]].experiment->resolved;
-        const char *its_rule = fl_resolved_find(other, "variant.rule");
-        const char *its_window = fl_resolved_find(other, "variant.window");
-        if (curves[i].colour >= colours) colours = curves[i].colour + 1;
-        if (curves[i].dash >= dashes) dashes = curves[i].dash + 1;
-        if (rule != NULL && its_rule != NULL && strcmp(rule, its_rule) == 0) {
-            curves[index].colour = curves[i].colour;
-            colour_known = true;
-        }
-        bool both = fl_train_config_is_none(list->cells[cells[i]].experiment->train) ==
-                    fl_train_config_is_none(list->cells[cells[index]].experiment->train);
-        if (both && window != NULL && its_window != NULL && strcmp(window, its_window) == 0) {
-            curves[index].dash = curves[i].dash;
-            dash_known = true;
-        }
-    }
-    if (!colour_known) curves[index].colour = colours;
-    if (!dash_known) curves[index].dash = dashes;
+static bool is_pictured(const fl_cell_work *cell) {
+    return has_file(cell) && cell->experiment->has_text && cell->experiment->measure.teacher_forced;
 }
 
-static fl_status draw_picture(const fl_cell_list *list, size_t *drawn, fl_error *error) {
-    fl_plot_curve *curves = NULL;
-    size_t *cells = NULL, count = 0;
-    fl_status status = FL_OK;
-    *drawn = 0;
-    FL_TRY_DONE(status, FL_ALLOCATE(&curves, list->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&cells, list->count, error));
+static void note_picture(void *context, const char *name) {
+    (void)name;
+    *(bool *)context = true;
+}
+
+/* The picture of a sweep: what `plot --kind nmse` makes of its run files. */
+static fl_status draw_picture(const fl_cell_list *list, bool *drawn, fl_error *error) {
+    const char **paths = NULL, *title = NULL;
+    size_t count = 0;
+    fl_run_set *set = NULL;
+    *drawn = false;
+    FL_TRY(FL_ALLOCATE(&paths, list->count, error));
     for (size_t i = 0; i < list->count; i++) {
-        const fl_cell_work *cell = &list->cells[i];
-        if (!has_file(cell) || !cell->experiment->has_text || !cell->experiment->measure.teacher_forced)
-            continue;
-        cells[count] = i;
-        curves[count].label = cell->label;
-        curves[count].run_file = cell->path;
-        choose_style(list, curves, cells, count);
-        count++;
+        if (!is_pictured(&list->cells[i])) continue;
+        if (title == NULL) title = list->cells[i].experiment->name;
+        paths[count++] = list->cells[i].path;
     }
-    if (count > 0)
-        FL_TRY_DONE(status,
-                    fl_plot_nmse(list->out, list->cells[cells[0]].experiment->name, curves, count, error));
-    *drawn = count;
-done:
-    fl_memory_free(curves);
-    fl_memory_free(cells);
+    fl_status status = count > 0 ? fl_run_set_load(paths, count, &set, error) : FL_OK;
+    const fl_plot_request request = {.set = set,
+                                     .folder = list->out,
+                                     .format = "png",
+                                     .title = title,
+                                     .drawn = note_picture,
+                                     .context = drawn};
+    if (set != NULL) status = fl_plot_kind_find("nmse")->draw(&request, error);
+    fl_run_set_destroy(set);
+    fl_memory_free(paths);
     return status;
 }
 
@@ -221,7 +200,7 @@ static void remove_unfinished_tables(const char *out) {
 static bool present_finished(const fl_cell_list *list, fl_console *console) {
     fl_error error;
     bool good = true;
-    size_t drawn = 0;
+    bool drawn = false;
     remove_unfinished_tables(list->out);
     if (print_table(list, &error) != FL_OK) {
         fl_console_note(console, "no table: %s", error.message);
@@ -231,13 +210,11 @@ static bool present_finished(const fl_cell_list *list, fl_console *console) {
         fl_console_note(console, "no table of tasks: %s", error.message);
         good = false;
     }
-    fl_status status = draw_picture(list, &drawn, &error);
-    if (status != FL_OK) {
+    /* What was measured is there whether it can be drawn or not. */
+    if (draw_picture(list, &drawn, &error) != FL_OK)
         fl_console_note(console, "no picture: %s", error.message);
-        good = good && status == FL_ERROR_UNSUPPORTED;
-    }
     printf("\nrun files  %s/*.h5\ntable      %s/table.csv\n", list->out, list->out);
-    if (drawn > 0)
+    if (drawn)
         printf("picture    %s/nmse.png (numbers: nmse_by_layer.csv, nmse_by_position.csv)\n", list->out);
     return good;
 }

@@ -10,10 +10,6 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "analysis/figure.h"
-#include "analysis/figure_dots.h"
-#include "analysis/figure_heat.h"
-#include "analysis/figure_style.h"
 #include "analysis/plots.h"
 #include "analysis/run_scores.h"
 #include "analysis/run_set.h"
@@ -149,71 +145,6 @@ static void test_without_gnuplot_the_numbers_are_there_all_the_same(void **state
     fl_memory_free(numbers);
 }
 
-static char *draw_and_read(fl_status status, const char *name) {
-    assert_int_equal(status, FL_OK);
-    return fl_read_file(fl_inside(name), NULL);
-}
-
-static void test_awkward_labels_and_values_are_drawn(void **state) {
-    (void)state;
-    need_gnuplot(__func__);
-    const double x[] = {0, 1, 2}, y[] = {1, (double)NAN, 1e6}, zero[] = {0, 0, 0},
-                 infinite[] = {1, INFINITY, 2};
-    const fl_figure_series series[] = {{.label = "it's \"quoted\", 100 %", .y = y},
-                                       {.label = "zero", .y = zero, .colour = 1},
-                                       {.label = "infinite\nvalue", .y = infinite, .colour = 2}};
-    const fl_figure figure = {.name = "f",
-                              .kind = FL_FIGURE_MARKS,
-                              .title = "a 'title' with $x_1^2$",
-                              .x_label = "x",
-                              .y_label = "y",
-                              .log_y = true,
-                              .points = 3,
-                              .x = x,
-                              .series_count = 3,
-                              .series = series};
-    char *picture = draw_and_read(fl_figure_write(&figure, fl_test_folder(), "svg", NULL), "f.svg");
-    assert_non_null(strstr(picture, "zero (zero)"));
-    assert_non_null(strstr(picture, "it's"));
-    fl_memory_free(picture);
-    const char *const names[] = {"a", "it's", "c"};
-    const double nothing[] = {(double)NAN, (double)NAN, (double)NAN};
-    const fl_dots dots = {.name = "d",
-                          .title = "d",
-                          .x_label = "x",
-                          .rows = 3,
-                          .row_names = names,
-                          .value = infinite,
-                          .error = nothing,
-                          .linear_off = nothing,
-                          .full = (double)NAN,
-                          .chance = (double)NAN};
-    picture = draw_and_read(fl_dots_write(&dots, fl_test_folder(), "svg", NULL), "d.svg");
-    assert_non_null(strstr(picture, "it's"));
-    fl_memory_free(picture);
-    const fl_heat_panel panel = {.title = "one", .columns = 3, .rows = 1, .values = y};
-    const fl_heat heat = {.name = "h",
-                          .title = "h",
-                          .x_label = "x",
-                          .y_label = "y",
-                          .value_label = "v",
-                          .panel_count = 1,
-                          .panels = &panel,
-                          .least = 1,
-                          .most = 1};
-    fl_memory_free(draw_and_read(fl_heat_write(&heat, fl_test_folder(), "svg", NULL), "h.svg"));
-}
-
-static void test_an_axis_is_logarithmic_only_when_values_span_enough(void **state) {
-    (void)state;
-    const double narrow[] = {500, 550, (double)NAN, 510}, wide[] = {0, 1, 30};
-    double least = (double)NAN, most = (double)NAN;
-    assert_false(fl_figure_spans_decades(narrow, 4, &least, &most));
-    assert_true(least == 500 && most == 550);
-    least = most = (double)NAN;
-    assert_true(fl_figure_spans_decades(wide, 3, &least, &most));
-}
-
 static void test_runs_without_numbers_are_told(void **state) {
     fl_sweep_fixture(__func__);
     (void)state;
@@ -236,8 +167,6 @@ int main(void) {
         TEST(test_the_same_runs_give_the_same_bytes),
         TEST(test_scores_carry_error_full_model_linear_off_and_chance),
         TEST(test_without_gnuplot_the_numbers_are_there_all_the_same),
-        TEST(test_awkward_labels_and_values_are_drawn),
-        TEST(test_an_axis_is_logarithmic_only_when_values_span_enough),
         TEST(test_runs_without_numbers_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, fl_sweep_fixture_remove);
