@@ -17,6 +17,8 @@ static const char *const conv_init_names[] = {"identity", "torch", NULL};
 static const char *const lora_target_names[] = {"q", "k", "v", "o", NULL};
 static const char *const hardness_names[] = {"key_concentration", "projection_residual", "nmse", NULL};
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 enum { LARGEST_SPAN = 1 << 24, LARGEST_KERNEL = 1024, LARGEST_RANK = 1 << 16 };
 
 const char *fl_merge_name(fl_merge merge) {
@@ -72,14 +74,16 @@ static const fl_option variant_options[] = {
      .default_text = "0",
      .minimum = 0,
      .maximum = LARGEST_SPAN,
-     .help = "newest tokens kept exactly, the current one included"},
+     .help = "newest tokens kept exactly, the current one included",
+     .unit = "tokens"},
     {.key = "sinks",
      .type = FL_OPTION_SIZE,
      .offset = offsetof(fl_variant_keys, sinks),
      .default_text = "0",
      .minimum = 0,
      .maximum = LARGEST_SPAN,
-     .help = "first tokens kept exactly for ever"},
+     .help = "first tokens kept exactly for ever",
+     .unit = "tokens"},
     {.key = "merge",
      .type = FL_OPTION_CHOICE,
      .offset = offsetof(fl_variant_keys, merge),
@@ -150,6 +154,56 @@ static void forget_default(fl_resolved *resolved, const char *prefix, const char
     if (found != NULL && strcmp(found, value) == 0) fl_resolved_remove(resolved, path);
 }
 
+/* Of gate (the first five) and beta (the last four); which of them there are is takes_key's. */
+static const fl_option gate_options[] = {
+    {.key = "rank",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_gate_keys, rank),
+     .default_text = "16",
+     .minimum = 1,
+     .maximum = LARGEST_RANK,
+     .help = "rank of w1 w2, of rules with a gate per channel"},
+    {.key = "form",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_gate_keys, form),
+     .default_text = "sigmoid",
+     .choices = gate_form_names,
+     .help = "log a = log sigmoid(x), or -exp(a_log) softplus(x) as published"},
+    {.key = "source",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_gate_keys, source),
+     .default_text = "projected",
+     .choices = source_names,
+     .help = "projected from the block's input for every token, or constant"},
+    {.key = "value",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_gate_keys, value),
+     .default_text = "!",
+     .maximum = 1.0,
+     .help = "the constant; of rules with an activation of their own, any number before it"},
+    {.key = "bias",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_gate_keys, bias),
+     .help = "initial bias of the projection; the default is the rule's"},
+    {.key = "maximum",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_gate_keys, maximum),
+     .default_text = "1",
+     .minimum = 1.0,
+     .maximum = 2.0,
+     .help = "beta in (0, maximum): above 1 a step may reflect"},
+};
+enum { FIRST_OF_BETA = 2, GATE_COUNT = 5 };
+
+static bool takes_key(const fl_gate_request *request, bool constant, const char *key) {
+    if (strcmp(key, "source") == 0) return true;
+    if (constant || strcmp(key, "value") == 0) return constant && strcmp(key, "value") == 0;
+    if (strcmp(key, "rank") == 0) return request->has_rank;
+    if (strcmp(key, "form") == 0) return request->has_form;
+    if (strcmp(key, "maximum") == 0) return request->has_maximum;
+    return true;
+}
+
 static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *request, fl_resolved *resolved,
                                 fl_gate_keys *keys, fl_error *error) {
     static const char *const of_constant[] = {"value", NULL};
@@ -164,57 +218,17 @@ static fl_status bind_gate_keys(const fl_node *node, const fl_gate_request *requ
     if (!request->has_rank) FL_TRY(refuse_keys(node, of_rank, "only gates per channel have a rank", error));
 
     char bias_text[40], prefix[40];
+    fl_option options[COUNT(gate_options)];
+    size_t count = 0;
     snprintf(bias_text, sizeof bias_text, "%.17g", request->default_bias);
     snprintf(prefix, sizeof prefix, "variant.%s", request->key);
-    bool raw = request->activation == FL_ACTIVATE_RAW;
-    fl_option options[4] = {{.key = "source",
-                             .type = FL_OPTION_CHOICE,
-                             .offset = offsetof(fl_gate_keys, source),
-                             .default_text = "projected",
-                             .choices = source_names,
-                             .help = "projected or constant"}};
-    size_t count = 1;
-    if (constant) {
-        options[count++] = (fl_option){.key = "value",
-                                       .type = FL_OPTION_NUMBER,
-                                       .offset = offsetof(fl_gate_keys, value),
-                                       .default_text = "!",
-                                       .minimum = 0.0,
-                                       .maximum = raw ? 0.0 : 1.0,
-                                       .help = "the constant"};
-    } else {
-        options[count++] = (fl_option){.key = "bias",
-                                       .type = FL_OPTION_NUMBER,
-                                       .offset = offsetof(fl_gate_keys, bias),
-                                       .default_text = bias_text,
-                                       .help = "initial bias of the projection"};
-        if (request->has_rank) {
-            options[count++] = (fl_option){.key = "rank",
-                                           .type = FL_OPTION_SIZE,
-                                           .offset = offsetof(fl_gate_keys, rank),
-                                           .default_text = "16",
-                                           .minimum = 1,
-                                           .maximum = LARGEST_RANK,
-                                           .help = "rank of w1 w2"};
-        }
-        if (request->has_form) {
-            options[count++] =
-                (fl_option){.key = "form",
-                            .type = FL_OPTION_CHOICE,
-                            .offset = offsetof(fl_gate_keys, form),
-                            .default_text = "sigmoid",
-                            .choices = gate_form_names,
-                            .help = "log a = log sigmoid(x), or -exp(a_log) softplus(x) as published"};
-        }
-        if (request->has_maximum) {
-            options[count++] = (fl_option){.key = "maximum",
-                                           .type = FL_OPTION_NUMBER,
-                                           .offset = offsetof(fl_gate_keys, maximum),
-                                           .default_text = "1",
-                                           .minimum = 1.0,
-                                           .maximum = 2.0,
-                                           .help = "beta in (0, maximum): above 1 a step may reflect"};
-        }
+    for (size_t i = 0; i < COUNT(gate_options); i++) {
+        if (!takes_key(request, constant, gate_options[i].key)) continue;
+        options[count] = gate_options[i];
+        if (strcmp(options[count].key, "bias") == 0) options[count].default_text = bias_text;
+        if (strcmp(options[count].key, "value") == 0 && request->activation == FL_ACTIVATE_RAW)
+            options[count].maximum = 0.0; /* no range */
+        count++;
     }
     fl_option_table table = {options, count, keys};
     FL_TRY(fl_options_bind(node, &table, 1, prefix, resolved, error));
@@ -263,16 +277,17 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
     return FL_OK;
 }
 
+static const fl_option factor_options[] = {{.key = "rank",
+                                            .type = FL_OPTION_SIZE,
+                                            .offset = 0,
+                                            .default_text = "16",
+                                            .minimum = 1,
+                                            .maximum = LARGEST_RANK,
+                                            .help = "rank of w1 w2"}};
+
 /* The rank of wide factors; a rule without any takes no such key. */
 static fl_status bind_factors(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
                               fl_error *error) {
-    static const fl_option options[] = {{.key = "rank",
-                                         .type = FL_OPTION_SIZE,
-                                         .offset = 0,
-                                         .default_text = "16",
-                                         .minimum = 1,
-                                         .maximum = LARGEST_RANK,
-                                         .help = "rank of w1 w2"}};
     bool wide = false;
     for (size_t i = 0; i < variant->rule->factor_count; i++)
         wide = wide || fl_rule_factor_width(variant->rule, i, 2, variant->rule_options) > 1;
@@ -282,7 +297,7 @@ static fl_status bind_factors(fl_variant *variant, const fl_node *node, fl_resol
                                               variant->rule->factor_count > 0 ? " with these options" : "")
                               : FL_OK;
     }
-    fl_option_table table = {options, 1, &variant->factor_rank};
+    fl_option_table table = {factor_options, 1, &variant->factor_rank};
     return fl_options_bind(is_given(node) ? node : NULL, &table, 1, "variant.factors", resolved, error);
 }
 
@@ -317,26 +332,28 @@ typedef struct fl_conv_keys {
     int init;
 } fl_conv_keys;
 
+static const fl_option conv_options[] = {
+    {.key = "kernel",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_conv_keys, kernel),
+     .default_text = "8",
+     .minimum = 1,
+     .maximum = LARGEST_KERNEL,
+     .help = "taps, the current token included",
+     .unit = "tokens"},
+    {.key = "init",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_conv_keys, init),
+     .default_text = "identity",
+     .choices = conv_init_names,
+     .help = "identity changes nothing until trained; torch is uniform"},
+};
+
 static fl_status bind_short_conv(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
                                  fl_error *error) {
-    static const fl_option options[] = {
-        {.key = "kernel",
-         .type = FL_OPTION_SIZE,
-         .offset = offsetof(fl_conv_keys, kernel),
-         .default_text = "8",
-         .minimum = 1,
-         .maximum = LARGEST_KERNEL,
-         .help = "taps, the current token included"},
-        {.key = "init",
-         .type = FL_OPTION_CHOICE,
-         .offset = offsetof(fl_conv_keys, init),
-         .default_text = "identity",
-         .choices = conv_init_names,
-         .help = "identity changes nothing until trained; torch is uniform"},
-    };
     if (!is_given(node)) return FL_OK;
     fl_conv_keys keys = {0};
-    fl_option_table table = {options, sizeof options / sizeof options[0], &keys};
+    fl_option_table table = {conv_options, COUNT(conv_options), &keys};
     FL_TRY(fl_options_bind(node, &table, 1, "variant.short_conv", resolved, error));
     if (!fl_variant_has_linear(variant)) return FL_OK;
     variant->conv_kernel = keys.kernel;
@@ -349,26 +366,28 @@ typedef struct fl_cache_keys {
     int route;
 } fl_cache_keys;
 
+static const fl_option cache_options[] = {
+    {.key = "budget",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_cache_keys, budget),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = LARGEST_SPAN,
+     .help = "cached tokens per KV head; 0 = no cache",
+     .unit = "tokens"},
+    {.key = "route",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_cache_keys, route),
+     .default_text = "self_recall",
+     .choices = route_names,
+     .help = "the score; the lowest is written to the state"},
+};
+
 static fl_status bind_cache(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
                             fl_error *error) {
-    static const fl_option options[] = {
-        {.key = "budget",
-         .type = FL_OPTION_SIZE,
-         .offset = offsetof(fl_cache_keys, budget),
-         .default_text = "0",
-         .minimum = 0,
-         .maximum = LARGEST_SPAN,
-         .help = "cached tokens per KV head; 0 = no cache"},
-        {.key = "route",
-         .type = FL_OPTION_CHOICE,
-         .offset = offsetof(fl_cache_keys, route),
-         .default_text = "self_recall",
-         .choices = route_names,
-         .help = "the score; the lowest is written to the state"},
-    };
     if (!is_given(node)) return FL_OK;
     fl_cache_keys keys = {0};
-    fl_option_table table = {options, sizeof options / sizeof options[0], &keys};
+    fl_option_table table = {cache_options, COUNT(cache_options), &keys};
     FL_TRY(fl_options_bind(node, &table, 1, "variant.cache", resolved, error));
     variant->cache_budget = keys.budget;
     variant->route = (fl_route)keys.route;
@@ -408,30 +427,31 @@ static fl_status bind_lora_targets(fl_variant *variant, const fl_node *node, fl_
     return fl_resolved_add(resolved, "variant.lora.targets", text, !is_given(node), error);
 }
 
+static const fl_option lora_options[] = {
+    {.key = "rank",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(fl_lora_keys, rank),
+     .default_text = "8",
+     .minimum = 1,
+     .maximum = LARGEST_RANK,
+     .help = "columns of A"},
+    {.key = "alpha",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_lora_keys, alpha),
+     .default_text = "16",
+     .minimum = 0.0,
+     .maximum = 1e6,
+     .help = "the product A B is scaled by alpha / rank"},
+    {.key = "targets",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_lora_keys, targets),
+     .help = "which of q, k, v, o; all by default"},
+};
+
 static fl_status bind_lora(fl_variant *variant, const fl_node *node, fl_resolved *resolved, fl_error *error) {
-    static const fl_option options[] = {
-        {.key = "rank",
-         .type = FL_OPTION_SIZE,
-         .offset = offsetof(fl_lora_keys, rank),
-         .default_text = "8",
-         .minimum = 1,
-         .maximum = LARGEST_RANK,
-         .help = "columns of A"},
-        {.key = "alpha",
-         .type = FL_OPTION_NUMBER,
-         .offset = offsetof(fl_lora_keys, alpha),
-         .default_text = "16",
-         .minimum = 0.0,
-         .maximum = 1e6,
-         .help = "the product A B is scaled by alpha / rank"},
-        {.key = "targets",
-         .type = FL_OPTION_NODE,
-         .offset = offsetof(fl_lora_keys, targets),
-         .help = "which of q, k, v, o; all by default"},
-    };
     if (!is_given(node)) return FL_OK;
     fl_lora_keys keys = {0};
-    fl_option_table table = {options, sizeof options / sizeof options[0], &keys};
+    fl_option_table table = {lora_options, COUNT(lora_options), &keys};
     FL_TRY(fl_options_bind(node, &table, 1, "variant.lora", resolved, error));
     FL_TRY(bind_lora_targets(variant, keys.targets, resolved, error));
     variant->lora_rank = keys.rank;
@@ -451,28 +471,32 @@ static bool is_listed(const fl_variant *variant, size_t layer) {
     return false;
 }
 
+static const fl_option every_options[] = {{.key = "every",
+                                           .type = FL_OPTION_SIZE,
+                                           .offset = offsetof(fl_hybrid_keys, every),
+                                           .default_text = "!",
+                                           .minimum = 1,
+                                           .maximum = 1024,
+                                           .help = "n: layers n-1, 2n-1, ... stay softmax",
+                                           .unit = "layers"}};
+
+static const fl_option hardest_options[] = {{.key = "hardest",
+                                             .type = FL_OPTION_SIZE,
+                                             .offset = offsetof(fl_hybrid_keys, hardest),
+                                             .default_text = "!",
+                                             .minimum = 1,
+                                             .maximum = 1024,
+                                             .help = "n layers that are hardest by the signal",
+                                             .unit = "layers"},
+                                            {.key = "by",
+                                             .type = FL_OPTION_CHOICE,
+                                             .offset = offsetof(fl_hybrid_keys, by),
+                                             .default_text = "key_concentration",
+                                             .choices = hardness_names,
+                                             .help = "the signal, measured before the run"}};
+
 static fl_status bind_hybrid_mapping(fl_variant *variant, const fl_node *node, fl_resolved *resolved,
                                      fl_error *error) {
-    static const fl_option every_options[] = {{.key = "every",
-                                               .type = FL_OPTION_SIZE,
-                                               .offset = offsetof(fl_hybrid_keys, every),
-                                               .default_text = "!",
-                                               .minimum = 1,
-                                               .maximum = 1024,
-                                               .help = "n: layers n-1, 2n-1, ... stay softmax"}};
-    static const fl_option hardest_options[] = {{.key = "hardest",
-                                                 .type = FL_OPTION_SIZE,
-                                                 .offset = offsetof(fl_hybrid_keys, hardest),
-                                                 .default_text = "!",
-                                                 .minimum = 1,
-                                                 .maximum = 1024,
-                                                 .help = "n layers that are hardest by the signal"},
-                                                {.key = "by",
-                                                 .type = FL_OPTION_CHOICE,
-                                                 .offset = offsetof(fl_hybrid_keys, by),
-                                                 .default_text = "key_concentration",
-                                                 .choices = hardness_names,
-                                                 .help = "the signal, measured before the run"}};
     bool hardest = fl_node_get(node, "hardest") != NULL;
     const fl_node *every = fl_node_get(node, "every");
     if (hardest && every != NULL) {
@@ -562,6 +586,22 @@ static fl_status check_merge(const fl_variant *variant, const fl_node *mapping, 
     }
     if (!variant->normaliser) return fl_node_error(node, error, "merge %s needs normaliser: true", name);
     return FL_OK;
+}
+
+const fl_option_section *fl_variant_sections(size_t *count) {
+    static const fl_option_section sections[] = {
+        {"variant", NULL, variant_options, VARIANT_OPTION_COUNT},
+        {"variant.gate", NULL, gate_options, GATE_COUNT},
+        {"variant.beta", NULL, gate_options + FIRST_OF_BETA, COUNT(gate_options) - FIRST_OF_BETA},
+        {"variant.factors", NULL, factor_options, COUNT(factor_options)},
+        {"variant.short_conv", NULL, conv_options, COUNT(conv_options)},
+        {"variant.cache", NULL, cache_options, COUNT(cache_options)},
+        {"variant.softmax_layers", "every", every_options, COUNT(every_options)},
+        {"variant.softmax_layers", "hardest", hardest_options, COUNT(hardest_options)},
+        {"variant.lora", NULL, lora_options, COUNT(lora_options)},
+    };
+    *count = COUNT(sections);
+    return sections;
 }
 
 /* Whole. */

@@ -86,6 +86,8 @@ fl_status fl_variant_bind(const fl_node *node, fl_resolved *resolved, fl_variant
 /* The same for a rule that need not be in the registry (node's `rule` key must be absent or name it). */
 fl_status fl_variant_bind_rule(const fl_rule *rule, const fl_node *node, fl_resolved *resolved, fl_variant **out,
                                fl_error *error);
+/* The keys of `variant` that all rules share, with those of the mappings in it; a rule's own are in its table. */
+const fl_option_section *fl_variant_sections(size_t *count);
 void fl_variant_destroy(fl_variant *variant);
 
 /* Checks that depend on the model (rule vs shapes, layer numbers) and turns `every` into the list; after this

@@ -191,22 +191,42 @@ static fl_status read_exclude(plan *p, const fl_node *exclude, fl_error *error) 
     return FL_OK;
 }
 
+static const fl_option sweep_options[] = {
+    {.key = "grid",
+     .type = FL_OPTION_NODE,
+     .help = "every combination: {dotted.key: [values], ...}; each key is an axis, the last one fastest"},
+    {.key = "zip",
+     .type = FL_OPTION_NODE,
+     .help = "one axis of lists of one length, walked together: {dotted.key: [values], ...}"},
+    {.key = "list",
+     .type = FL_OPTION_NODE,
+     .help = "one axis of settings written out: [{dotted.key: value, ...}, ...]"},
+    {.key = "exclude",
+     .type = FL_OPTION_NODE,
+     .help = "cells in which all of these hold are dropped: [{dotted.key: value, ...}, ...]"},
+};
+enum { PARTS = sizeof sweep_options / sizeof sweep_options[0] };
+
+const fl_option_section *fl_expansion_sections(size_t *count) {
+    static const fl_option_section sections[] = {{"sweep", NULL, sweep_options, PARTS}};
+    *count = 1;
+    return sections;
+}
+
 static fl_status read_axes(plan *p, const fl_node *sweep, fl_error *error) {
-    static const struct {
-        const char *name;
-        fl_status (*read)(plan *p, const fl_node *node, fl_error *error);
-    } parts[] = {{"grid", read_grid}, {"zip", read_zip}, {"list", read_list}, {"exclude", read_exclude}};
-    enum { PARTS = sizeof parts / sizeof parts[0] };
+    /* In the order of the table. */
+    static fl_status (*const read[PARTS])(plan *, const fl_node *, fl_error *) = {read_grid, read_zip,
+                                                                                  read_list, read_exclude};
     if (sweep == NULL || sweep->kind == FL_NODE_NULL) return FL_OK;
     FL_TRY(check_kind(sweep, FL_NODE_MAPPING, "sweep is a mapping with grid, zip, list or exclude", error));
     const char *names[PARTS];
-    for (size_t i = 0; i < PARTS; i++) names[i] = parts[i].name;
+    for (size_t i = 0; i < PARTS; i++) names[i] = sweep_options[i].key;
     for (size_t c = 0; c < sweep->count; c++) {
         const fl_node *child = sweep->children[c];
         size_t part = 0;
         while (part < PARTS && strcmp(child->key, names[part]) != 0) part++;
         if (part < PARTS) {
-            if (child->kind != FL_NODE_NULL) FL_TRY(parts[part].read(p, child, error));
+            if (child->kind != FL_NODE_NULL) FL_TRY(read[part](p, child, error));
             continue;
         }
         const char *near = fl_suggest(child->key, names, PARTS);

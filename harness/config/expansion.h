@@ -6,6 +6,7 @@
 
 #include "harness/base/status.h"
 #include "harness/config/node.h"
+#include "harness/config/options.h"
 
 enum { FL_SWEEP_MAX_CELLS = 65536 };
 
@@ -24,6 +25,8 @@ typedef struct fl_expansion {
  */
 fl_status fl_expansion_create(const fl_document *document, const char *const *overrides,
                               size_t override_count, fl_expansion **out, fl_error *error);
+/* The keys of `sweep`. */
+const fl_option_section *fl_expansion_sections(size_t *count);
 void fl_expansion_destroy(fl_expansion *expansion);
 
 #endif

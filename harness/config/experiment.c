@@ -14,78 +14,131 @@ typedef struct top_level {
 } top_level;
 
 static const fl_option top_options[] = {
-    {"name", FL_OPTION_STRING, offsetof(top_level, name), "experiment", 0, 0, NULL,
-     "what to call it in tables and files"},
-    {"model", FL_OPTION_NODE, offsetof(top_level, model), NULL, 0, 0, NULL, "the frozen model: {path: ...}"},
-    {"text", FL_OPTION_NODE, offsetof(top_level, text), NULL, 0, 0, NULL,
-     "the evaluation text: {path: ...}, {ids: ...} or {self_generated: ...}"},
-    {"variant", FL_OPTION_NODE, offsetof(top_level, variant), NULL, 0, 0, NULL,
-     "the rule and its interventions"},
-    {"train", FL_OPTION_NODE, offsetof(top_level, train), NULL, 0, 0, NULL,
-     "training of the mechanism's parameters"},
-    {"tasks", FL_OPTION_NODE, offsetof(top_level, tasks), NULL, 0, 0, NULL, "list of tasks to score"},
-    {"measure", FL_OPTION_NODE, offsetof(top_level, measure), NULL, 0, 0, NULL, "which measurements to make"},
-    {"sweep", FL_OPTION_NODE, offsetof(top_level, sweep), NULL, 0, 0, NULL, "grid, zip, list, exclude"},
+    {.key = "name",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(top_level, name),
+     .default_text = "experiment",
+     .help = "what to call it in tables and files"},
+    {.key = "model",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, model),
+     .help = "the frozen model: {path: ...}"},
+    {.key = "text",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, text),
+     .help = "the evaluation text: {path: ...}, {ids: ...} or {self_generated: ...}"},
+    {.key = "variant",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, variant),
+     .help = "the rule and its interventions"},
+    {.key = "train",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, train),
+     .help = "training of the mechanism's parameters"},
+    {.key = "tasks",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, tasks),
+     .help = "list of tasks to score"},
+    {.key = "measure",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, measure),
+     .help = "which measurements to make"},
+    {.key = "sweep",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, sweep),
+     .help = "many cells from one file: grid, zip, list, exclude"},
 };
 
 static const fl_option model_options[] = {
-    {"path", FL_OPTION_STRING, offsetof(fl_experiment, model_path), "!", 0, 0, NULL,
-     "a .gguf file or a Hugging Face folder"},
-    {"widen_memory", FL_OPTION_NUMBER, offsetof(fl_experiment, widen_memory), "0", 0, 1e12, NULL,
-     "MiB that weights widened to float32 may take; the rest is widened in every product, which is slower; "
-     "0 = half of the machine's memory, or less when the file could then not stay in memory beside them"},
+    {.key = "path",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(fl_experiment, model_path),
+     .default_text = "!",
+     .help = "a .gguf file or a Hugging Face folder"},
+    {.key = "widen_memory",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_experiment, widen_memory),
+     .default_text = "0",
+     .maximum = 1e12,
+     .help = "MiB that weights widened to float32 may take; the rest is widened in every product, which is "
+             "slower; 0 = half of the machine's memory, or less when the file could then not stay in memory "
+             "beside them",
+     .unit = "MiB"},
 };
 
 #define TEXT_OPTIONS(length)                                                                                 \
-    {"path", FL_OPTION_STRING, offsetof(fl_text_config, path), NULL, 0, 0, NULL, "a UTF-8 text file"},       \
-        {"ids",                                                                                              \
-         FL_OPTION_STRING,                                                                                   \
-         offsetof(fl_text_config, ids),                                                                      \
-         NULL,                                                                                               \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         "a JSON list of lists of token ids"},                                                               \
-        {"self_generated",                                                                                   \
-         FL_OPTION_NODE,                                                                                     \
-         offsetof(fl_text_config, self_generated.node),                                                      \
-         NULL,                                                                                               \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         "sampled from the frozen model: {tokens: ...}"},                                                    \
-        {"sequence_length",                                                                                  \
-         FL_OPTION_SIZE,                                                                                     \
-         offsetof(fl_text_config, sequence_length),                                                          \
-         length,                                                                                             \
-         0,                                                                                                  \
-         1 << 24,                                                                                            \
-         NULL,                                                                                               \
-         "tokens of one sequence"},                                                                          \
+    {.key = "path",                                                                                          \
+     .type = FL_OPTION_STRING,                                                                               \
+     .offset = offsetof(fl_text_config, path),                                                               \
+     .help = "a UTF-8 text file, or a folder of .txt and .jsonl files"},                                     \
+        {.key = "ids",                                                                                       \
+         .type = FL_OPTION_STRING,                                                                           \
+         .offset = offsetof(fl_text_config, ids),                                                            \
+         .help = "a JSON list of lists of token ids"},                                                       \
+        {.key = "self_generated",                                                                            \
+         .type = FL_OPTION_NODE,                                                                             \
+         .offset = offsetof(fl_text_config, self_generated.node),                                            \
+         .help = "sampled from the frozen model: {tokens: ...}"},                                            \
+        {.key = "sequence_length",                                                                           \
+         .type = FL_OPTION_SIZE,                                                                             \
+         .offset = offsetof(fl_text_config, sequence_length),                                                \
+         .default_text = length,                                                                             \
+         .maximum = 1 << 24,                                                                                 \
+         .help = "of one sequence; with ids 0, which is the default there: lists as they are",               \
+         .unit = "tokens"},                                                                                  \
     {                                                                                                        \
-        "sequences", FL_OPTION_SIZE, offsetof(fl_text_config, sequences), "0", 0, 1 << 24, NULL,             \
-            "at most so many sequences; 0 = all"                                                             \
+        .key = "sequences", .type = FL_OPTION_SIZE, .offset = offsetof(fl_text_config, sequences),           \
+        .default_text = "0", .maximum = 1 << 24, .help = "at most so many sequences; 0 = all there are",     \
+        .unit = "sequences"                                                                                  \
     }
 
 static const fl_option text_options_for_path[] = {TEXT_OPTIONS("512")};
 static const fl_option text_options_for_ids[] = {TEXT_OPTIONS("0")};
 
 static const fl_option measure_options[] = {
-    {"teacher_forced", FL_OPTION_BOOL, offsetof(fl_measure_config, teacher_forced), "true", 0, 0, NULL,
-     "errors of every layer on the frozen model's own inputs"},
-    {"propagated", FL_OPTION_BOOL, offsetof(fl_measure_config, propagated), "true", 0, 0, NULL,
-     "errors when linearised layers feed each other"},
-    {"diagnostics", FL_OPTION_BOOL, offsetof(fl_measure_config, diagnostics), "true", 0, 0, NULL,
-     "key concentration, projection residual, state norm"},
-    {"language_model", FL_OPTION_BOOL, offsetof(fl_measure_config, language_model), "true", 0, 0, NULL,
-     "perplexity, KL and agreement with the full model"},
-    {"self_check", FL_OPTION_BOOL, offsetof(fl_measure_config, self_check), "false", 0, 0, NULL,
-     "check the exactness invariants during the run"},
-    {"ablate", FL_OPTION_NODE, offsetof(fl_measure_config, ablate), NULL, 0, 0, NULL,
-     "parts to switch off in runs made beside this one"},
+    {.key = "teacher_forced",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_measure_config, teacher_forced),
+     .default_text = "true",
+     .help = "errors of every layer on the frozen model's own inputs"},
+    {.key = "propagated",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_measure_config, propagated),
+     .default_text = "true",
+     .help = "errors when linearised layers feed each other"},
+    {.key = "diagnostics",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_measure_config, diagnostics),
+     .default_text = "true",
+     .help = "key concentration, projection residual, state norm"},
+    {.key = "language_model",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_measure_config, language_model),
+     .default_text = "true",
+     .help = "perplexity, KL and agreement with the full model"},
+    {.key = "self_check",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(fl_measure_config, self_check),
+     .default_text = "false",
+     .help = "check the exactness invariants during the run"},
+    {.key = "ablate",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(fl_measure_config, ablate),
+     .help = "parts to switch off in runs made beside this one: a list of linear, exact, convolution, gate"},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+const fl_option_section *fl_experiment_sections(size_t *count) {
+    static const fl_option_section sections[] = {
+        {"", NULL, top_options, COUNT(top_options)},
+        {"model", NULL, model_options, COUNT(model_options)},
+        {"text", NULL, text_options_for_path, COUNT(text_options_for_path)},
+        {"measure", NULL, measure_options, COUNT(measure_options)},
+    };
+    *count = COUNT(sections);
+    return sections;
+}
 
 static bool is_given(const fl_node *node) {
     return node != NULL && node->kind != FL_NODE_NULL;

@@ -59,6 +59,8 @@ fl_status fl_experiment_load(const char *path, const char *const *overrides, siz
                              fl_experiment_list **out, fl_error *error);
 fl_status fl_experiment_parse(const char *text, const char *file_name, const char *const *overrides,
                               size_t override_count, fl_experiment_list **out, fl_error *error);
+/* The keys of the top level, of model, text and measure. */
+const fl_option_section *fl_experiment_sections(size_t *count);
 void fl_experiment_list_destroy(fl_experiment_list *list);
 
 /* Run id: 12 hex digits of the hash of the canonical resolved config and of the content hashes given (model, text, training

@@ -35,8 +35,18 @@ typedef struct fl_option {
     const char *default_text;  /* YAML text; NULL = zero / NULL / empty; "!" = required */
     double minimum, maximum;   /* of numbers and of each of SIZES, inclusive; both 0 = no range; maximum < minimum = no maximum */
     const char *const *choices;/* NULL-terminated, for FL_OPTION_CHOICE */
-    const char *help;
+    const char *help;          /* what it does; every option has one */
+    const char *unit;          /* of a number: "tokens", "MiB"; NULL = a bare number */
 } fl_option;
+
+/* A table with its place in the config: what documentation and the schema are made from. A key of type NODE is described by
+ * the sections under it, or by its own help. */
+typedef struct fl_option_section {
+    const char *prefix; /* "variant.gate"; "" = the top level; "tasks" = every element of that list */
+    const char *when;   /* of several forms of one mapping, the key that this one is known by; NULL = there is one form */
+    const fl_option *options;
+    size_t count;
+} fl_option_section;
 
 /* Resolved configuration: a list of dotted keys with canonical value text and a default mark. It is what run files store and
  * what run ids are hashes of: keys sorted, numbers normalised, defaults expanded. `value` is YAML on one line (a string that

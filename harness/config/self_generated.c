@@ -10,7 +10,8 @@ enum { LARGEST = 1 << 30 };
          .default_text = "!",                                                                                \
          .minimum = 2,                                                                                       \
          .maximum = LARGEST,                                                                                 \
-         .help = "how many, rounded up to whole sequences"},                                                 \
+         .help = "how many, rounded up to whole sequences",                                                  \
+         .unit = "tokens"},                                                                                  \
             {.key = "temperature",                                                                           \
              .type = FL_OPTION_NUMBER,                                                                       \
              .offset = offsetof(fl_self_generated, temperature),                                             \
@@ -30,7 +31,8 @@ enum { LARGEST = 1 << 30 };
              .offset = offsetof(fl_self_generated, top_k),                                                   \
              .default_text = "0",                                                                            \
              .maximum = LARGEST,                                                                             \
-             .help = "from so many of the likeliest tokens; 0 = all"},                                       \
+             .help = "from so many of the likeliest tokens; 0 = all",                                        \
+             .unit = "tokens"},                                                                              \
             {.key = "seed",                                                                                  \
              .type = FL_OPTION_SEED,                                                                         \
              .offset = offsetof(fl_self_generated, seed),                                                    \
@@ -51,6 +53,15 @@ fl_status fl_self_generated_bind(fl_self_generated *out, fl_self_generated_use u
     return fl_options_bind(out->node, &table, 1,
                            use == FL_SELF_GENERATED_TRAIN ? "train.self_generated" : "text.self_generated",
                            resolved, error);
+}
+
+const fl_option_section *fl_self_generated_sections(size_t *count) {
+    static const fl_option_section sections[] = {
+        {"text.self_generated", NULL, text_options, OPTION_COUNT},
+        {"train.self_generated", NULL, train_options, OPTION_COUNT},
+    };
+    *count = sizeof sections / sizeof sections[0];
+    return sections;
 }
 
 bool fl_self_generated_same(const fl_self_generated *a, const fl_self_generated *b) {

@@ -25,6 +25,7 @@ typedef enum fl_self_generated_use { FL_SELF_GENERATED_TEXT = 0, FL_SELF_GENERAT
 /* Binds out->node; nothing when that is NULL. Errors carry file:line:column. */
 fl_status fl_self_generated_bind(fl_self_generated *out, fl_self_generated_use use, fl_resolved *resolved,
                                  fl_error *error);
+const fl_option_section *fl_self_generated_sections(size_t *count);
 bool fl_self_generated_same(const fl_self_generated *a, const fl_self_generated *b);
 
 #endif

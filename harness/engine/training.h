@@ -50,6 +50,8 @@ typedef struct fl_train_config {
 
 /* node: the `train` mapping. Errors carry file:line:column. An objective that is written must say which: null is refused. */
 fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_train_config *out, fl_error *error);
+/* The keys of `train`. */
+const fl_option_section *fl_train_sections(size_t *count);
 void fl_train_config_release(fl_train_config *config);
 /* Whether there is nothing to fit: no mapping, an empty one, or one whose objective is none. */
 bool fl_train_config_is_none(const fl_node *node);

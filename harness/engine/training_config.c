@@ -20,10 +20,10 @@ static const char *const order_names[] = {"shuffled", "sequential", NULL};
         .key = #name, .type = FL_OPTION_NUMBER, .offset = offsetof(fl_train_config, name),                   \
         .default_text = text, .minimum = low, .maximum = high, .help = what                                  \
     }
-#define SIZE(name, text, low, high, what)                                                                    \
+#define SIZE(name, text, low, high, of, what)                                                                \
     {                                                                                                        \
         .key = #name, .type = FL_OPTION_SIZE, .offset = offsetof(fl_train_config, name),                     \
-        .default_text = text, .minimum = low, .maximum = high, .help = what                                  \
+        .default_text = text, .minimum = low, .maximum = high, .help = what, .unit = of                      \
     }
 
 static const fl_option train_options[] = {
@@ -34,17 +34,17 @@ static const fl_option train_options[] = {
      .choices = objective_names,
      .help = "next_token: cross-entropy; layer_mse: each layer's nMSE on the frozen inputs; kl: against the "
              "frozen model; none: not fitted"},
-    SIZE(steps, "200", 1, LARGEST_STEPS, "optimiser steps"),
+    SIZE(steps, "200", 1, LARGEST_STEPS, "steps", "optimiser steps"),
     NUMBER(learning_rate, "2e-3", 0, 1e3, "peak learning rate"),
     NUMBER(adapter_learning_rate, "5e-4", 0, 1e3, "the same of variant.lora's tensors"),
-    SIZE(warmup_steps, "100", 0, LARGEST_STEPS, "linear warm-up, then cosine to 0"),
+    SIZE(warmup_steps, "100", 0, LARGEST_STEPS, "steps", "linear warm-up, then cosine to 0"),
     NUMBER(clip, "1.0", 0, 1e30, "largest global gradient norm; 0 = no clipping"),
     NUMBER(weight_decay, "0.0", 0, 1e3, "AdamW's decoupled decay"),
-    NUMBER(beta1, "0.9", 0, 1, "AdamW"),
-    NUMBER(beta2, "0.999", 0, 1, "AdamW"),
-    NUMBER(epsilon, "1e-8", 0, 1, "AdamW"),
-    SIZE(batch, "1", 1, LARGEST_BATCH, "sequences a step"),
-    SIZE(accumulate, "1", 1, LARGEST_BATCH, "times so many"),
+    NUMBER(beta1, "0.9", 0, 1, "AdamW: decay of the running mean of the gradient; below 1"),
+    NUMBER(beta2, "0.999", 0, 1, "AdamW: decay of the running mean of its square; below 1"),
+    NUMBER(epsilon, "1e-8", 0, 1, "AdamW: added to the root of that mean"),
+    SIZE(batch, "1", 1, LARGEST_BATCH, "sequences", "sequences computed together in a step"),
+    SIZE(accumulate, "1", 1, LARGEST_BATCH, "batches", "batches whose gradients are added before a step"),
     {.key = "path",
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_train_config, path),
@@ -57,9 +57,9 @@ static const fl_option train_options[] = {
      .type = FL_OPTION_NODE,
      .offset = offsetof(fl_train_config, self_generated.node),
      .help = "sampled from the frozen model: {tokens: ...}"},
-    SIZE(sequence_length, "0", 0, LARGEST_LENGTH,
+    SIZE(sequence_length, "0", 0, LARGEST_LENGTH, "tokens",
          "tokens a sequence; 0 = 1024 of a text, lists of ids as they are"),
-    SIZE(sequences, "0", 0, LARGEST_STEPS, "use at most so many sequences of the data; 0 = all"),
+    SIZE(sequences, "0", 0, LARGEST_STEPS, "sequences", "use at most so many sequences of the data; 0 = all"),
     {.key = "order",
      .type = FL_OPTION_CHOICE,
      .offset = offsetof(fl_train_config, order),
@@ -76,23 +76,29 @@ static const fl_option train_options[] = {
      .offset = offsetof(fl_train_config, seed),
      .default_text = "1",
      .help = "of the order"},
-    SIZE(evaluate_every, "0", 0, LARGEST_STEPS, "steps between evaluations; 0 = none on the way"),
-    SIZE(checkpoint_every, "50", 0, LARGEST_STEPS, "steps between checkpoints; 0 = none on the way"),
-    SIZE(activation_budget, "1024", 0, LARGEST_BUDGET,
+    SIZE(evaluate_every, "0", 0, LARGEST_STEPS, "steps", "steps between evaluations; 0 = none on the way"),
+    SIZE(checkpoint_every, "50", 0, LARGEST_STEPS, "steps", "steps between checkpoints; 0 = none on the way"),
+    SIZE(activation_budget, "1024", 0, LARGEST_BUDGET, "MiB",
          "MiB of activations kept where they would else be computed again (layer_mse: the frozen model's, "
          "from "
          "pass to pass over the data; else the upper layers', from forward to backward); 0 = none"),
-    SIZE(scratch_budget, "0", 0, LARGEST_BUDGET,
+    SIZE(scratch_budget, "0", 0, LARGEST_BUDGET, "MiB",
          "layer_mse: MiB of the same kept in a scratch file once activation_budget is used up; 0 = none"),
     {.key = "scratch_folder",
      .type = FL_OPTION_STRING,
      .offset = offsetof(fl_train_config, scratch_folder),
      .help = "folder of the scratch file; default $TMPDIR, else /tmp"},
-    SIZE(memory_budget, "0", 0, LARGEST_BUDGET,
+    SIZE(memory_budget, "0", 0, LARGEST_BUDGET, "MiB",
          "MiB of activations and optimiser together, refused when too small; 0 = no limit"),
 };
 
 enum { TRAIN_OPTIONS = sizeof train_options / sizeof train_options[0] };
+
+const fl_option_section *fl_train_sections(size_t *count) {
+    static const fl_option_section sections[] = {{"train", NULL, train_options, TRAIN_OPTIONS}};
+    *count = 1;
+    return sections;
+}
 
 static fl_status check(const fl_node *node, fl_train_config *config, fl_error *error) {
     const bool own = config->self_generated.node != NULL;

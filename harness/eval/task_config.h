@@ -62,7 +62,7 @@ fl_status fl_task_config_default(const char *name, const char *path, fl_task_con
 fl_log_softmax_precision fl_task_config_precision(const fl_task_config *config);
 void fl_task_config_clear(fl_task_config *config);
 
-/* The option table, for help texts. */
-const fl_option *fl_task_config_options(size_t *count);
+/* The keys of an element of `tasks`. */
+const fl_option_section *fl_task_sections(size_t *count);
 
 #endif

@@ -28,16 +28,50 @@ typedef struct settings {
 static const char *const routes[] = {"self_recall", "key_norm", "recency", NULL};
 
 static const fl_option options[] = {
-    {"flag", FL_OPTION_BOOL, offsetof(settings, flag), "true", 0, 0, NULL, "a switch"},
-    {"window", FL_OPTION_SIZE, offsetof(settings, size), "56", 0, 4096, NULL, "tokens"},
-    {"integer", FL_OPTION_INTEGER, offsetof(settings, integer), "-3", -10, 10, NULL, "a whole number"},
-    {"seed", FL_OPTION_SEED, offsetof(settings, seed), NULL, 0, 0, NULL, "a seed"},
-    {"learning_rate", FL_OPTION_NUMBER, offsetof(settings, number), "2.0e-3", 0, 1, NULL, "step size"},
-    {"text", FL_OPTION_STRING, offsetof(settings, text), NULL, 0, 0, NULL, "any text"},
-    {"label", FL_OPTION_STRING, offsetof(settings, label), "none", 0, 0, NULL, "text with a default"},
-    {"route", FL_OPTION_CHOICE, offsetof(settings, route), "recency", 0, 0, routes, "what is kept"},
-    {"layers", FL_OPTION_SIZES, offsetof(settings, sizes), "[1, 2]", 0, 63, NULL, "layers"},
-    {"node", FL_OPTION_NODE, offsetof(settings, node), NULL, 0, 0, NULL, "anything"},
+    {.key = "flag",
+     .type = FL_OPTION_BOOL,
+     .offset = offsetof(settings, flag),
+     .default_text = "true",
+     .help = "a switch"},
+    {.key = "window",
+     .type = FL_OPTION_SIZE,
+     .offset = offsetof(settings, size),
+     .default_text = "56",
+     .maximum = 4096,
+     .help = "tokens"},
+    {.key = "integer",
+     .type = FL_OPTION_INTEGER,
+     .offset = offsetof(settings, integer),
+     .default_text = "-3",
+     .minimum = -10,
+     .maximum = 10,
+     .help = "a whole number"},
+    {.key = "seed", .type = FL_OPTION_SEED, .offset = offsetof(settings, seed), .help = "a seed"},
+    {.key = "learning_rate",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(settings, number),
+     .default_text = "2.0e-3",
+     .maximum = 1,
+     .help = "step size"},
+    {.key = "text", .type = FL_OPTION_STRING, .offset = offsetof(settings, text), .help = "any text"},
+    {.key = "label",
+     .type = FL_OPTION_STRING,
+     .offset = offsetof(settings, label),
+     .default_text = "none",
+     .help = "text with a default"},
+    {.key = "route",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(settings, route),
+     .default_text = "recency",
+     .choices = routes,
+     .help = "what is kept"},
+    {.key = "layers",
+     .type = FL_OPTION_SIZES,
+     .offset = offsetof(settings, sizes),
+     .default_text = "[1, 2]",
+     .maximum = 63,
+     .help = "layers"},
+    {.key = "node", .type = FL_OPTION_NODE, .offset = offsetof(settings, node), .help = "anything"},
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
@@ -234,7 +268,8 @@ static void test_a_list_where_a_mapping_belongs_is_refused(void **state) {
 
 static void test_required_key_is_asked_for_with_its_help(void **state) {
     (void)state;
-    static const fl_option required[] = {{"path", FL_OPTION_STRING, 0, "!", 0, 0, NULL, "a model file"}};
+    static const fl_option required[] = {
+        {.key = "path", .type = FL_OPTION_STRING, .offset = 0, .default_text = "!", .help = "a model file"}};
     static const char *const texts[] = {"{}", "{path: }"};
     for (size_t i = 0; i < 2; i++) {
         char *path = NULL;
@@ -257,8 +292,12 @@ static void test_two_tables_share_one_mapping(void **state) {
         size_t depth;
     } other;
     settings s;
-    static const fl_option more[] = {
-        {"depth", FL_OPTION_SIZE, 0, "4", 1, 0, NULL, "depth without a maximum"}};
+    static const fl_option more[] = {{.key = "depth",
+                                      .type = FL_OPTION_SIZE,
+                                      .offset = 0,
+                                      .default_text = "4",
+                                      .minimum = 1,
+                                      .help = "depth without a maximum"}};
     fl_option_table tables[] = {{options, OPTIONS, &s}, {more, 1, &other}};
     fl_document *document = NULL;
     const char *text = "{depth: 7000, window: 3}";
