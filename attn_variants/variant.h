@@ -80,7 +80,7 @@ typedef struct fl_variant {
 /* node: the `variant` mapping (NULL = all defaults: rule softmax). Errors carry file:line:column. What makes no sense is
  * refused at its own line: a gate, beta or normaliser for a rule that takes none, a shared normaliser for a kernel that may
  * be negative, a constant gate with a rank or bias. window, sinks, merge, short_conv and cache are accepted for every rule,
- * so that one sweep can hold `softmax` and `none` beside the others: `softmax` ignores them, `none` has no linear branch to
+ * so that one sweep can hold `softmax` and `none` beside the others (what else its common part may hold: unused_keys.h): `softmax` ignores them, `none` has no linear branch to
  * convolve and forgets what its cache evicts. */
 fl_status fl_variant_bind(const fl_node *node, fl_resolved *resolved, fl_variant **out, fl_error *error);
 /* The same for a rule that need not be in the registry (node's `rule` key must be absent or name it). */

@@ -26,7 +26,11 @@ static fl_status write_header(fl_run_file *file, const fl_cell_file *content, fl
                                   .tier = fl_cell_tier(cell)};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_file_set_text(file, "/", "label", cell->label, error));
-    return fl_run_record_write_config(file, cell->experiment->resolved, error);
+    FL_TRY(fl_run_record_write_config(file, cell->experiment->resolved, error));
+    if (cell->experiment->unused_count == 0) return FL_OK;
+    return fl_run_file_write_texts(
+        file, "/config_unused", cell->experiment->unused_count, (const char *const *)cell->experiment->unused,
+        "keys of the sweep's common part that this cell's rule does not take", error);
 }
 
 /* The same run without a part. */

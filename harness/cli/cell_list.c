@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attn_variants/unused_keys.h"
 #include "harness/base/memory.h"
 #include "harness/cli/sampled_text.h"
 #include "harness/store/fingerprint.h"
@@ -79,6 +80,7 @@ fl_status fl_cell_list_load(const char *config, const char *const *overrides, si
     made->out = out;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_experiment_load(config, overrides, override_count, &made->experiments, error));
+    FL_TRY_DONE(status, fl_unused_keys_drop(made->experiments, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&made->cells, made->experiments->count, error));
     made->count = made->experiments->count;
     for (size_t i = 0; i < made->count; i++) {

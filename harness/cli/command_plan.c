@@ -19,6 +19,12 @@ static const char *state_of(const fl_cell_work *cell) {
     return cell->stale ? "stale" : state_names[cell->state];
 }
 
+static void print_unused(const fl_experiment *experiment) {
+    for (size_t i = 0; i < experiment->unused_count; i++)
+        printf("%s%s", i == 0 ? "  (unused: " : ", ", experiment->unused[i]);
+    if (experiment->unused_count > 0) putchar(')');
+}
+
 static void print_group(const fl_cell_list *list, size_t index, const fl_cell_group *group) {
     size_t tokens = group->text.tokens, sequences = group->text.sequences.count;
     for (size_t i = 0; i < list->count; i++) {
@@ -27,6 +33,7 @@ static void print_group(const fl_cell_list *list, size_t index, const fl_cell_gr
         printf("%-12s  %-7s  %5zu x %-7zu  %s", cell->run_id, state_of(cell), sequences,
                sequences > 0 ? tokens / sequences : 0, cell->label);
         if (cell->changed != NULL) printf("  (changed: %s)", cell->changed);
+        print_unused(cell->experiment);
         putchar('\n');
         if (cell->state == FL_CELL_FAILED && cell->message != NULL) printf("%14s%s\n", "", cell->message);
     }

@@ -25,6 +25,7 @@ typedef struct choice {
 typedef struct axis {
     size_t count;
     choice *choices;
+    bool written_out; /* its choices were written cell by cell: sweep.zip, sweep.list */
 } axis;
 
 typedef struct axis_key {
@@ -140,6 +141,7 @@ static fl_status read_zip(plan *p, const fl_node *zip, fl_error *error) {
     FL_TRY(check_values(first, error));
     axis *a = NULL;
     FL_TRY(add_axis(p, first->count, &a, error));
+    a->written_out = true;
     for (size_t i = 0; i < zip->count; i++) {
         const fl_node *values = zip->children[i];
         FL_TRY(check_values(values, error));
@@ -164,6 +166,7 @@ static fl_status read_list(plan *p, const fl_node *list, fl_error *error) {
     size_t owner = p->key_count;
     axis *a = NULL;
     FL_TRY(add_axis(p, list->count, &a, error));
+    a->written_out = true;
     for (size_t i = 0; i < list->count; i++) {
         const fl_node *cell = list->children[i];
         FL_TRY(check_kind(cell, FL_NODE_MAPPING, "an entry of sweep.list is a mapping: {dotted.key: value}",
@@ -283,6 +286,11 @@ static bool is_about_sweep(const char *override) {
     return is_under(override, strcspn(override, "="), "sweep", 5);
 }
 
+static fl_status add_own_key(fl_cell *cell, const char *key, fl_error *error) {
+    FL_TRY(FL_RESIZE(&cell->own_keys, cell->own_key_count, cell->own_key_count + 1, error));
+    return fl_memory_copy_string(&cell->own_keys[cell->own_key_count++], key, error);
+}
+
 /* Cell number `index` in the mixed radix of the axes, the last one fastest. */
 static fl_status build_cell(const plan *p, size_t index, fl_cell *cell, fl_error *error) {
     fl_text_builder label = {0};
@@ -298,6 +306,7 @@ static fl_status build_cell(const plan *p, size_t index, fl_cell *cell, fl_error
             FL_TRY_DONE(status,
                         fl_document_set(cell->document, c->settings[s].path, c->settings[s].value, error));
             FL_TRY_DONE(status, add_label(&label, &c->settings[s], error));
+            if (p->axes[i].written_out) FL_TRY_DONE(status, add_own_key(cell, c->settings[s].path, error));
         }
     }
     for (size_t i = 0; i < p->override_count && p->axis_count > 0; i++) {
@@ -314,6 +323,8 @@ done:
 static void release_cell(fl_cell *cell) {
     fl_document_destroy(cell->document);
     fl_memory_free(cell->label);
+    for (size_t i = 0; i < cell->own_key_count; i++) fl_memory_free(cell->own_keys[i]);
+    fl_memory_free(cell->own_keys);
     *cell = (fl_cell){0};
 }
 

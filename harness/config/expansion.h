@@ -13,6 +13,8 @@ enum { FL_SWEEP_MAX_CELLS = 65536 };
 typedef struct fl_cell {
     fl_document *document; /* without `sweep` */
     char *label;           /* "variant.rule=kda train.seed=2" */
+    char **own_keys;       /* [own_key_count] keys that an entry of sweep.list or a place of sweep.zip sets for this cell */
+    size_t own_key_count;
 } fl_cell;
 
 typedef struct fl_expansion {

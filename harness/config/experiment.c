@@ -215,6 +215,11 @@ static fl_status bind_top(fl_experiment *experiment, fl_error *error) {
     return FL_OK;
 }
 
+static void release_texts(char **texts, size_t count) {
+    for (size_t i = 0; i < count; i++) fl_memory_free(texts[i]);
+    fl_memory_free(texts);
+}
+
 static void destroy_experiment(fl_experiment *experiment) {
     if (experiment == NULL) return;
     fl_memory_free(experiment->name);
@@ -222,6 +227,8 @@ static void destroy_experiment(fl_experiment *experiment) {
     fl_memory_free(experiment->text.path);
     fl_memory_free(experiment->text.ids);
     fl_memory_free(experiment->cell_label);
+    release_texts(experiment->own_keys, experiment->own_key_count);
+    release_texts(experiment->unused, experiment->unused_count);
     fl_resolved_destroy(experiment->resolved);
     fl_document_destroy(experiment->document);
     fl_memory_free(experiment);
@@ -233,6 +240,8 @@ static fl_status create_experiment(fl_cell *cell, fl_experiment **out, fl_error 
     FL_TRY(FL_ALLOCATE(&experiment, 1, error));
     experiment->document = cell->document;
     experiment->cell_label = cell->label;
+    experiment->own_keys = cell->own_keys;
+    experiment->own_key_count = cell->own_key_count;
     *cell = (fl_cell){0};
     fl_status status = fl_resolved_create(&experiment->resolved, error);
     if (status == FL_OK) status = bind_top(experiment, error);

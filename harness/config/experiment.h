@@ -38,6 +38,10 @@ typedef struct fl_experiment {
     fl_document *document;                  /* this cell's own tree, sweep removed, overrides applied; owned */
     fl_resolved *resolved;                  /* owned; grows as the floors above bind their parts */
     char *cell_label;                       /* "variant.rule=kda train.seed=2": the axes of the sweep; "" without one */
+    char **own_keys;                        /* [own_key_count] owned: what sweep.list or sweep.zip sets for this very cell */
+    size_t own_key_count;
+    char **unused;                          /* [unused_count] owned: keys left out of this cell (attn_variants/unused_keys.h) */
+    size_t unused_count;
 } fl_experiment;
 
 typedef struct fl_experiment_list {
@@ -54,6 +58,10 @@ typedef struct fl_experiment_list {
  * sweep.zip:  {dotted.key: [values], ...}      lists of one length, walked together; one axis
  * sweep.list: [{dotted.key: value, ...}, ...]  cells written out; one axis
  * sweep.exclude: [{dotted.key: value, ...}]    cells in which all of these hold are dropped
+ * What is outside `sweep`, and what sweep.grid sets, is common to all cells: a key of it that a cell's rule does not take is
+ * left out of that cell when another cell takes it (attn_variants/unused_keys.h).
+ * What is outside `sweep`, and what sweep.grid sets, is common to all cells: a key of it that a cell's rule does not take is
+ * left out of that cell when another cell takes it (attn_variants/unused_keys.h).
  * The axes are multiplied in file order, the last one fastest. An override beats the sweep: its key is no axis any more. */
 fl_status fl_experiment_load(const char *path, const char *const *overrides, size_t override_count,
                              fl_experiment_list **out, fl_error *error);
