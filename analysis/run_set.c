@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/run_axes.h"
 #include "analysis/run_label.h"
 #include "harness/base/memory.h"
 #include "harness/config/node.h"
 #include "harness/measure/measurements.h"
+#include "harness/store/axis_record.h"
 #include "harness/store/fingerprint.h"
 #include "harness/store/folder.h"
 #include "harness/store/run_file.h"
@@ -46,6 +48,7 @@ void fl_run_entry_release(fl_run_entry *run) {
     }
     for (size_t i = 0; i < run->metric_count; i++) fl_memory_free(run->metrics[i].name);
     for (size_t i = 0; i < run->task_count; i++) fl_memory_free(run->tasks[i]);
+    fl_cell_axes_release(&run->axes);
     fl_sweep_list_release(run->warnings, run->warning_count);
     fl_memory_free(run->keys);
     fl_memory_free(run->values);
@@ -66,7 +69,9 @@ const char *fl_run_entry_value(const fl_run_entry *run, const char *key) {
     for (size_t i = 0; i < run->key_count; i++) {
         if (strcmp(run->keys[i], key) == 0) return run->values[i];
     }
-    return NULL;
+    const fl_cell_setting *setting = fl_cell_axes_find(&run->axes, key);
+    if (setting == NULL) return NULL;
+    return setting->label[0] != '\0' ? setting->label : setting->name[0] != '\0' ? setting->name : "none";
 }
 
 bool fl_run_set_has_older(const fl_run_set *set) {
@@ -289,6 +294,7 @@ static fl_status read_run(const char *path, fl_run_entry *run, fl_error *error) 
     fl_status status = FL_OK;
     FL_TRY_DONE(status, read_identity(reader, run, error));
     FL_TRY_DONE(status, read_config(reader, run, error));
+    FL_TRY_DONE(status, fl_axis_record_read(reader, &run->axes, error));
     FL_TRY_DONE(status, read_age(reader, run, error));
     FL_TRY_DONE(status, read_warnings(reader, run, error));
     fl_run_scalar scalar;
@@ -364,46 +370,6 @@ static fl_status add_folder(fl_run_set *set, const char *folder, fl_error *error
     return status;
 }
 
-static bool same_value(const char *a, const char *b) {
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
-static bool is_known(const fl_run_set *set, const char *key) {
-    for (size_t i = 0; i < set->axis_count; i++) {
-        if (strcmp(set->axes[i], key) == 0) return true;
-    }
-    return false;
-}
-
-/* Two runs have different values, or two of one rule differ in having it. */
-static bool is_axis(const fl_run_set *set, const char *key, const fl_run_entry *owner) {
-    const char *value = fl_run_entry_value(owner, key), *rule = fl_run_entry_value(owner, "variant.rule");
-    if (strcmp(key, "name") == 0) return false;
-    for (size_t i = 0; i < set->count; i++) {
-        const char *other = fl_run_entry_value(&set->runs[i], key);
-        if (other != NULL && strcmp(other, value) != 0) return true;
-        if (other == NULL && same_value(rule, fl_run_entry_value(&set->runs[i], "variant.rule"))) return true;
-    }
-    return false;
-}
-
-static int compare_keys(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static fl_status find_axes(fl_run_set *set, fl_error *error) {
-    for (size_t r = 0; r < set->count; r++) {
-        for (size_t i = 0; i < set->runs[r].key_count; i++) {
-            const char *key = set->runs[r].keys[i];
-            if (is_known(set, key) || !is_axis(set, key, &set->runs[r])) continue;
-            FL_TRY(FL_RESIZE(&set->axes, set->axis_count, set->axis_count + 1, error));
-            set->axes[set->axis_count++] = key;
-        }
-    }
-    if (set->axis_count > 0) qsort(set->axes, set->axis_count, sizeof set->axes[0], compare_keys);
-    return FL_OK;
-}
-
 fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **out, fl_error *error) {
     fl_run_set *set = NULL;
     FL_TRY(FL_ALLOCATE(&set, 1, error));
@@ -413,7 +379,7 @@ fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **o
         bool folder = stat(paths[i], &what) == 0 && S_ISDIR(what.st_mode);
         FL_TRY_DONE(status, folder ? add_folder(set, paths[i], error) : add_run(set, paths[i], error));
     }
-    FL_TRY_DONE(status, find_axes(set, error));
+    FL_TRY_DONE(status, fl_run_axes_find(set, error));
     FL_TRY_DONE(status, fl_run_label_all(set, error));
     *out = set;
 done:

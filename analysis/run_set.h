@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/config/cell_label.h"
 #include "harness/store/run_file.h"
 
 /* A figure of a run. Names: `nmse`, `perplexity`, `linear_off/perplexity`, ... (fl_run_scalar_at lists them),
@@ -24,7 +25,8 @@ typedef struct fl_run_metric {
 typedef struct fl_run_entry {
     char *path;                                 /* of the file */
     char *run_id, *name, *cell, *status, *tier; /* root attributes; "" where the file has none */
-    char *label;                                /* short, unique within the set: "kda, 8 + 56" */
+    char *label;                                /* short, unique within the set: "kda, 8 + 56" (cell_label.h) */
+    fl_cell_axes axes; /* of its sweep, from /sweep; in a set every run has a setting for every axis of the set's sweeps */
     bool diverged;
     bool older;    /* made by other code than this program's (store/fingerprint.h) ... */
     char *changed; /* ... which differs in these sources; NULL: not older */
@@ -43,8 +45,8 @@ typedef struct fl_run_set {
     size_t count;
     fl_run_entry *runs;
     size_t axis_count;
-    const char **axes; /* configuration keys in which runs differ, sorted; without `name`, and without what
-                          only some rules have */
+    const char **axes; /* the swept keys in the order of the config ("train" where a mapping was swept as a whole), then
+                          keys in which runs differ that are equal in those; files without /sweep: keys that differ */
     size_t failed;     /* cells that the folders record as failed: they are in no table */
     size_t unfinished; /* cells that were begun and are not done */
 } fl_run_set;
@@ -61,7 +63,7 @@ fl_status fl_run_entry_read(const char *path, fl_run_entry *out, fl_error *error
 /* Empty is fine. */
 void fl_run_entry_release(fl_run_entry *run);
 
-/* This run's value of a key, or NULL. */
+/* This run's value of a key, or NULL. Of a mapping that is an axis: its name, "none" when it is off. */
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key);
 /* Whether any run was made by other code than this program's. */
 bool fl_run_set_has_older(const fl_run_set *set);

@@ -5,6 +5,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/cli/build_info.h"
+#include "harness/store/axis_record.h"
 #include "harness/store/fingerprint.h"
 #include "harness/store/provenance.h"
 #include "harness/store/run_file.h"
@@ -26,6 +27,7 @@ static fl_status write_header(fl_run_file *file, const fl_cell_file *content, fl
                                   .tier = fl_cell_tier(cell)};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_file_set_text(file, "/", "label", cell->label, error));
+    FL_TRY(fl_axis_record_write(file, &cell->experiment->axes, error));
     FL_TRY(fl_run_record_write_config(file, cell->experiment->resolved, error));
     if (cell->experiment->unused_count == 0) return FL_OK;
     return fl_run_file_write_texts(

@@ -34,44 +34,6 @@ static size_t group_of(fl_cell_list *list, size_t cell) {
     return list->groups++;
 }
 
-/* A whole `train` mapping as an axis is told by its objective alone, and its absence not at all:
- * "train={objective: kl, steps: 9} rule=kda" -> "train=kl rule=kda", "train=null rule=kda" -> "rule=kda". */
-static void shorten_training(char *label) {
-    static const char none[] = "train=null ", open[] = "train={", objective[] = "objective: ";
-    if (strncmp(label, none, sizeof none - 1) == 0) {
-        memmove(label, label + sizeof none - 1, strlen(label + sizeof none - 1) + 1);
-        return;
-    }
-    char *end = strchr(label, '}');
-    char *name = strstr(label, objective);
-    if (strncmp(label, open, sizeof open - 1) != 0 || end == NULL || name == NULL || name > end) return;
-    name += sizeof objective - 1;
-    size_t length = strcspn(name, ",} ");
-    char *to = label + sizeof open - 2; /* behind "train=" */
-    memmove(to, name, length);
-    memmove(to + length, end + 1, strlen(end + 1) + 1);
-}
-
-/* "variant.rule=kda variant.window=56 train.seed=2" -> "rule=kda window=56 train.seed=2" */
-static fl_status make_label(const fl_experiment *experiment, char **out, fl_error *error) {
-    static const char prefix[] = "variant.";
-    const fl_node *rule = fl_node_get(experiment->variant, "rule");
-    if (experiment->cell_label == NULL || experiment->cell_label[0] == '\0') {
-        return fl_memory_copy_string(out, rule != NULL && rule->text != NULL ? rule->text : experiment->name,
-                                     error);
-    }
-    FL_TRY(fl_memory_copy_string(out, experiment->cell_label, error));
-    char *to = *out;
-    for (const char *from = experiment->cell_label; *from != '\0';) {
-        bool starts = from == experiment->cell_label || from[-1] == ' ';
-        if (starts && strncmp(from, prefix, sizeof prefix - 1) == 0) from += sizeof prefix - 1;
-        *to++ = *from++;
-    }
-    *to = '\0';
-    shorten_training(*out);
-    return FL_OK;
-}
-
 fl_status fl_cell_list_load(const char *config, const char *const *overrides, size_t override_count,
                             const char *out, fl_cell_list **list, fl_error *error) {
     fl_cell_list *made = NULL;
@@ -85,8 +47,8 @@ fl_status fl_cell_list_load(const char *config, const char *const *overrides, si
     made->count = made->experiments->count;
     for (size_t i = 0; i < made->count; i++) {
         made->cells[i].experiment = made->experiments->cells[i];
+        made->cells[i].label = made->experiments->cells[i]->label;
         made->cells[i].group = group_of(made, i);
-        FL_TRY_DONE(status, make_label(made->experiments->cells[i], &made->cells[i].label, error));
     }
     *list = made;
 done:
@@ -102,7 +64,6 @@ void fl_cell_list_destroy(fl_cell_list *list) {
         fl_training_history_release(&list->cells[i].history);
         fl_journal_close(list->cells[i].journal, true, NULL);
         fl_sweep_claim_release(list->cells[i].claim, NULL);
-        fl_memory_free(list->cells[i].label);
         fl_memory_free(list->cells[i].path);
         fl_memory_free(list->cells[i].message);
         fl_memory_free(list->cells[i].changed);

@@ -31,7 +31,7 @@ typedef enum fl_cell_state {
 
 typedef struct fl_cell_work {
     fl_experiment *experiment; /* borrowed from the list */
-    char *label;               /* for tables: the sweep's axes without "variant.", or the rule */
+    const char *label;         /* the experiment's */
     size_t group;
     fl_cell_state state;
     char run_id[13];             /* "" until its group has been opened */

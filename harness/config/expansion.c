@@ -1,10 +1,12 @@
 #include "harness/config/expansion.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
+#include "harness/config/axis_name.h"
 #include "harness/config/options.h"
 #include "harness/config/text_builder.h"
 
@@ -20,17 +22,21 @@ typedef struct setting {
 typedef struct choice {
     size_t count;
     setting *settings;
+    const char *label; /* the user's name for it, or NULL */
+    fl_cell_axes axes; /* what a cell with this choice records of it */
 } choice;
 
 typedef struct axis {
     size_t count;
     choice *choices;
     bool written_out; /* its choices were written cell by cell: sweep.zip, sweep.list */
+    bool is_list;
 } axis;
 
 typedef struct axis_key {
     const char *path;
     size_t owner; /* keys of one sweep.list may repeat; all others are claimed once */
+    size_t axis;  /* the one it belongs to, also when an override has taken its place */
 } axis_key;
 
 typedef struct plan {
@@ -42,7 +48,7 @@ typedef struct plan {
     axis *axes;
     size_t key_count;
     axis_key *keys;
-    const fl_node *exclude;
+    const fl_node *exclude, *labels;
 } plan;
 
 static bool is_under(const char *key, size_t key_bytes, const char *prefix, size_t prefix_bytes) {
@@ -80,7 +86,7 @@ static fl_status claim_key(plan *p, const fl_node *node, size_t owner, fl_error 
         }
     }
     FL_TRY(FL_RESIZE(&p->keys, p->key_count, p->key_count + 1, error));
-    p->keys[p->key_count++] = (axis_key){node->key, owner};
+    p->keys[p->key_count++] = (axis_key){node->key, owner, SIZE_MAX};
     return FL_OK;
 }
 
@@ -118,6 +124,23 @@ static fl_status check_kind(const fl_node *node, fl_node_kind kind, const char *
     return node->kind == kind ? FL_OK : key_error(node, error, "%s", message);
 }
 
+/* Names are one line, short, and tell the choices of an axis apart. */
+static fl_status add_choice_label(axis *a, size_t index, const fl_node *node, fl_error *error) {
+    enum { LABEL_BYTES_MOST = 60 };
+    const char *text = node->text;
+    if (node->kind != FL_NODE_SCALAR || text[0] == '\0' || text[strcspn(text, "\n\r\t")] != '\0')
+        return fl_node_error(node, error, "label: expected a name in one line");
+    if (strlen(text) > LABEL_BYTES_MOST)
+        return fl_node_error(node, error, "label: a name has at most %d bytes", LABEL_BYTES_MOST);
+    for (size_t i = 0; i < a->count; i++) {
+        const char *other = a->choices[i].label;
+        if (i == index || other == NULL || strcmp(other, text) != 0) continue;
+        return fl_node_error(node, error, "label: '%s' is the name of another choice of this axis", text);
+    }
+    a->choices[index].label = text;
+    return FL_OK;
+}
+
 static fl_status read_grid(plan *p, const fl_node *grid, fl_error *error) {
     FL_TRY(check_kind(grid, FL_NODE_MAPPING, "sweep.grid is a mapping: {dotted.key: [values]}", error));
     for (size_t i = 0; i < grid->count; i++) {
@@ -126,6 +149,7 @@ static fl_status read_grid(plan *p, const fl_node *grid, fl_error *error) {
         FL_TRY(claim_key(p, values, p->key_count, error));
         if (is_overridden(p, values->key)) continue;
         axis *a = NULL;
+        p->keys[p->key_count - 1].axis = p->axis_count;
         FL_TRY(add_axis(p, values->count, &a, error));
         for (size_t v = 0; v < values->count; v++) {
             FL_TRY(add_setting(p, &a->choices[v], values->key, values->children[v], error));
@@ -146,6 +170,7 @@ static fl_status read_zip(plan *p, const fl_node *zip, fl_error *error) {
         const fl_node *values = zip->children[i];
         FL_TRY(check_values(values, error));
         FL_TRY(claim_key(p, values, p->key_count, error));
+        p->keys[p->key_count - 1].axis = p->axis_count - 1;
         if (values->count != first->count) {
             return fl_node_error(
                 values, error,
@@ -167,14 +192,55 @@ static fl_status read_list(plan *p, const fl_node *list, fl_error *error) {
     axis *a = NULL;
     FL_TRY(add_axis(p, list->count, &a, error));
     a->written_out = true;
+    a->is_list = true;
     for (size_t i = 0; i < list->count; i++) {
         const fl_node *cell = list->children[i];
         FL_TRY(check_kind(cell, FL_NODE_MAPPING, "an entry of sweep.list is a mapping: {dotted.key: value}",
                           error));
         for (size_t k = 0; k < cell->count; k++) {
             const fl_node *value = cell->children[k];
+            if (strcmp(value->key, "label") == 0) {
+                FL_TRY(add_choice_label(a, i, value, error));
+                continue;
+            }
             FL_TRY(claim_key(p, value, owner, error));
+            p->keys[p->key_count - 1].axis = p->axis_count - 1;
             FL_TRY(add_setting(p, &a->choices[i], value->key, value, error));
+        }
+    }
+    return FL_OK;
+}
+
+/* The axis with a key in sweep.labels; NULL when an override has taken its place. */
+static fl_status find_labelled(const plan *p, const fl_node *names, axis **out, fl_error *error) {
+    *out = NULL;
+    for (size_t i = 0; i < p->key_count; i++) {
+        if (strcmp(p->keys[i].path, names->key) != 0) continue;
+        if (p->keys[i].axis != SIZE_MAX) *out = &p->axes[p->keys[i].axis];
+        if (*out != NULL && (*out)->is_list)
+            return key_error(names, error, "'%.200s' is of sweep.list, whose entries take a `label:` each",
+                             names->key);
+        return FL_OK;
+    }
+    return key_error(names, error, "sweep.labels: no axis of the sweep has the key '%.200s'", names->key);
+}
+
+/* sweep.labels: {dotted.key: [a name a value, null where the program finds one]}. */
+static fl_status read_labels(plan *p, fl_error *error) {
+    if (p->labels == NULL) return FL_OK;
+    FL_TRY(check_kind(p->labels, FL_NODE_MAPPING, "sweep.labels is a mapping: {dotted.key: [names]}", error));
+    for (size_t i = 0; i < p->labels->count; i++) {
+        const fl_node *names = p->labels->children[i];
+        axis *a = NULL;
+        FL_TRY(find_labelled(p, names, &a, error));
+        FL_TRY(check_kind(names, FL_NODE_SEQUENCE, "sweep.labels has a list of names for each axis", error));
+        if (a == NULL) continue;
+        if (names->count != a->count)
+            return fl_node_error(names, error, "sweep.labels: %zu names for the %zu values of '%.200s'",
+                                 names->count, a->count, names->key);
+        for (size_t v = 0; v < a->count; v++) {
+            if (names->children[v]->kind != FL_NODE_NULL)
+                FL_TRY(add_choice_label(a, v, names->children[v], error));
         }
     }
     return FL_OK;
@@ -203,10 +269,16 @@ static const fl_option sweep_options[] = {
      .help = "one axis of lists of one length, walked together: {dotted.key: [values], ...}"},
     {.key = "list",
      .type = FL_OPTION_NODE,
-     .help = "one axis of settings written out: [{dotted.key: value, ...}, ...]"},
+     .help = "one axis of settings written out: [{dotted.key: value, ...}, ...]; `label: name` in an entry "
+             "names it"},
     {.key = "exclude",
      .type = FL_OPTION_NODE,
      .help = "cells in which all of these hold are dropped: [{dotted.key: value, ...}, ...]"},
+    {.key = "labels",
+     .type = FL_OPTION_NODE,
+     .help =
+         "names of the values of an axis of grid or zip, in their order: {dotted.key: [names]}; null: the "
+         "program finds one"},
 };
 enum { PARTS = sizeof sweep_options / sizeof sweep_options[0] };
 
@@ -216,12 +288,20 @@ const fl_option_section *fl_expansion_sections(size_t *count) {
     return sections;
 }
 
+/* Read when every axis is known, wherever they stand in the file. */
+static fl_status keep_labels(plan *p, const fl_node *labels, fl_error *error) {
+    (void)error;
+    p->labels = labels;
+    return FL_OK;
+}
+
 static fl_status read_axes(plan *p, const fl_node *sweep, fl_error *error) {
     /* In the order of the table. */
-    static fl_status (*const read[PARTS])(plan *, const fl_node *, fl_error *) = {read_grid, read_zip,
-                                                                                  read_list, read_exclude};
+    static fl_status (*const read[PARTS])(plan *, const fl_node *, fl_error *) = {
+        read_grid, read_zip, read_list, read_exclude, keep_labels};
     if (sweep == NULL || sweep->kind == FL_NODE_NULL) return FL_OK;
-    FL_TRY(check_kind(sweep, FL_NODE_MAPPING, "sweep is a mapping with grid, zip, list or exclude", error));
+    FL_TRY(check_kind(sweep, FL_NODE_MAPPING, "sweep is a mapping with grid, zip, list, exclude or labels",
+                      error));
     const char *names[PARTS];
     for (size_t i = 0; i < PARTS; i++) names[i] = sweep_options[i].key;
     for (size_t c = 0; c < sweep->count; c++) {
@@ -234,8 +314,77 @@ static fl_status read_axes(plan *p, const fl_node *sweep, fl_error *error) {
         }
         const char *near = fl_suggest(child->key, names, PARTS);
         if (near != NULL) return key_error(child, error, "unknown key in sweep; did you mean '%s'?", near);
-        return key_error(child, error, "unknown key 'sweep.%.200s'; known are: grid, zip, list, exclude",
+        return key_error(child, error,
+                         "unknown key 'sweep.%.200s'; known are: grid, zip, list, exclude, labels",
                          child->key);
+    }
+    return read_labels(p, error);
+}
+
+/* The values of one key of an axis, a choice each: what the choice sets, or else the common part has. */
+typedef struct key_values {
+    const char *key;
+    size_t count;
+    char **texts; /* canonical */
+    fl_axis_value *values;
+} key_values;
+
+static void release_values(key_values *v) {
+    for (size_t c = 0; c < v->count; c++) {
+        if (v->texts != NULL) fl_memory_free(v->texts[c]);
+        if (v->values != NULL) fl_axis_value_release(&v->values[c]);
+    }
+    fl_memory_free(v->texts);
+    fl_memory_free(v->values);
+}
+
+static const fl_node *value_of(const plan *p, const choice *c, const char *key) {
+    for (size_t s = 0; s < c->count; s++) {
+        if (strcmp(c->settings[s].path, key) == 0) return c->settings[s].value;
+    }
+    return fl_node_find(fl_document_root(p->base), key);
+}
+
+static fl_status collect_values(const plan *p, const axis *a, key_values *v, bool *varies, fl_error *error) {
+    v->count = a->count;
+    *varies = false;
+    FL_TRY(FL_ALLOCATE(&v->texts, a->count, error));
+    FL_TRY(FL_ALLOCATE(&v->values, a->count, error));
+    for (size_t c = 0; c < a->count; c++) {
+        const fl_node *node = value_of(p, &a->choices[c], v->key);
+        FL_TRY(fl_node_text(node, &v->texts[c], error));
+        FL_TRY(fl_axis_value_read(v->key, node, &v->values[c], error));
+        *varies = *varies || strcmp(v->texts[c], v->texts[0]) != 0;
+    }
+    return FL_OK;
+}
+
+/* What the choices of an axis record of one of its keys (cell_label.h). */
+static fl_status describe_key(plan *p, size_t index, const char *key, fl_error *error) {
+    axis *a = &p->axes[index];
+    key_values v = {.key = key};
+    bool varies = false;
+    fl_status status = collect_values(p, a, &v, &varies, error);
+    for (size_t c = 0; c < a->count && status == FL_OK; c++) {
+        const char *label = a->choices[c].label;
+        char *name = NULL;
+        if (!varies && label == NULL) continue;
+        status = fl_axis_name(key, v.values, v.count, c, &name, error);
+        if (status == FL_OK)
+            status = fl_cell_axes_add(&a->choices[c].axes, index, key, v.texts[c], name,
+                                      label != NULL ? label : "", error);
+        fl_memory_free(name);
+    }
+    release_values(&v);
+    return status;
+}
+
+static fl_status describe_axes(plan *p, fl_error *error) {
+    for (size_t i = 0; i < p->axis_count; i++) {
+        for (size_t k = 0; k < p->key_count; k++) {
+            const axis_key *key = &p->keys[k];
+            if (key->axis == i && !is_overridden(p, key->path)) FL_TRY(describe_key(p, i, key->path, error));
+        }
     }
     return FL_OK;
 }
@@ -308,6 +457,11 @@ static fl_status build_cell(const plan *p, size_t index, fl_cell *cell, fl_error
             FL_TRY_DONE(status, add_label(&label, &c->settings[s], error));
             if (p->axes[i].written_out) FL_TRY_DONE(status, add_own_key(cell, c->settings[s].path, error));
         }
+        for (size_t s = 0; s < c->axes.count; s++) {
+            const fl_cell_setting *own = &c->axes.items[s];
+            FL_TRY_DONE(status, fl_cell_axes_add(&cell->axes, own->axis, own->key, own->value, own->name,
+                                                 own->label, error));
+        }
     }
     for (size_t i = 0; i < p->override_count && p->axis_count > 0; i++) {
         if (is_about_sweep(p->overrides[i])) continue;
@@ -325,6 +479,7 @@ static void release_cell(fl_cell *cell) {
     fl_memory_free(cell->label);
     for (size_t i = 0; i < cell->own_key_count; i++) fl_memory_free(cell->own_keys[i]);
     fl_memory_free(cell->own_keys);
+    fl_cell_axes_release(&cell->axes);
     *cell = (fl_cell){0};
 }
 
@@ -443,7 +598,10 @@ static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *
 
 static void release_plan(plan *p) {
     for (size_t i = 0; i < p->axis_count; i++) {
-        for (size_t c = 0; c < p->axes[i].count; c++) fl_memory_free(p->axes[i].choices[c].settings);
+        for (size_t c = 0; c < p->axes[i].count; c++) {
+            fl_memory_free(p->axes[i].choices[c].settings);
+            fl_cell_axes_release(&p->axes[i].choices[c].axes);
+        }
         fl_memory_free(p->axes[i].choices);
     }
     fl_memory_free(p->axes);
@@ -465,6 +623,7 @@ fl_status fl_expansion_create(const fl_document *document, const char *const *ov
     FL_TRY_DONE(status, fl_document_remove(p.base, "sweep", error));
     const fl_node *sweep = fl_node_get(fl_document_root(p.sweep), "sweep");
     FL_TRY_DONE(status, read_axes(&p, sweep, error));
+    FL_TRY_DONE(status, describe_axes(&p, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&e, 1, error));
     FL_TRY_DONE(status, build_cells(&p, sweep, e, error));
     *out = e;

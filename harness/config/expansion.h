@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/config/cell_label.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
 
@@ -15,6 +16,7 @@ typedef struct fl_cell {
     char *label;           /* "variant.rule=kda train.seed=2" */
     char **own_keys;       /* [own_key_count] keys that an entry of sweep.list or a place of sweep.zip sets for this cell */
     size_t own_key_count;
+    fl_cell_axes axes;     /* the same as settings with names */
 } fl_cell;
 
 typedef struct fl_expansion {

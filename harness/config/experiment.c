@@ -46,7 +46,7 @@ static const fl_option top_options[] = {
     {.key = "sweep",
      .type = FL_OPTION_NODE,
      .offset = offsetof(top_level, sweep),
-     .help = "many cells from one file: grid, zip, list, exclude"},
+     .help = "many cells from one file: grid, zip, list, exclude, labels"},
 };
 
 static const fl_option model_options[] = {
@@ -229,6 +229,8 @@ static void destroy_experiment(fl_experiment *experiment) {
     fl_memory_free(experiment->cell_label);
     release_texts(experiment->own_keys, experiment->own_key_count);
     release_texts(experiment->unused, experiment->unused_count);
+    fl_memory_free(experiment->label);
+    fl_cell_axes_release(&experiment->axes);
     fl_resolved_destroy(experiment->resolved);
     fl_document_destroy(experiment->document);
     fl_memory_free(experiment);
@@ -242,6 +244,7 @@ static fl_status create_experiment(fl_cell *cell, fl_experiment **out, fl_error 
     experiment->cell_label = cell->label;
     experiment->own_keys = cell->own_keys;
     experiment->own_key_count = cell->own_key_count;
+    experiment->axes = cell->axes;
     *cell = (fl_cell){0};
     fl_status status = fl_resolved_create(&experiment->resolved, error);
     if (status == FL_OK) status = bind_top(experiment, error);
@@ -255,6 +258,27 @@ static fl_status create_experiment(fl_cell *cell, fl_experiment **out, fl_error 
                  experiment->cell_label);
     }
     destroy_experiment(experiment);
+    return status;
+}
+
+static fl_status make_labels(fl_experiment_list *list, fl_error *error) {
+    fl_cell_label_source *sources = NULL;
+    char **labels = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&sources, list->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&labels, list->count, error));
+    for (size_t i = 0; i < list->count; i++) {
+        const fl_experiment *cell = list->cells[i];
+        const fl_node *rule = fl_node_get(cell->variant, "rule");
+        sources[i] = (fl_cell_label_source){.axes = &cell->axes,
+                                            .rule = rule != NULL ? rule->text : NULL,
+                                            .experiment = cell->name};
+    }
+    FL_TRY_DONE(status, fl_cell_label_make(sources, list->count, labels, error));
+    for (size_t i = 0; i < list->count; i++) list->cells[i]->label = labels[i];
+done:
+    fl_memory_free(sources);
+    fl_memory_free(labels);
     return status;
 }
 
@@ -272,6 +296,7 @@ static fl_status create_list(const fl_document *document, const char *const *ove
     for (size_t i = 0; i < list->count; i++) {
         FL_TRY_DONE(status, create_experiment(&expansion->cells[i], &list->cells[i], error));
     }
+    FL_TRY_DONE(status, make_labels(list, error));
     *out = list;
     list = NULL;
 done:

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/config/cell_label.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
 #include "harness/config/self_generated.h"
@@ -42,6 +43,8 @@ typedef struct fl_experiment {
     size_t own_key_count;
     char **unused;                          /* [unused_count] owned: keys left out of this cell (attn_variants/unused_keys.h) */
     size_t unused_count;
+    char *label;                            /* what it is called in tables, unique in its list: cell_label.h */
+    fl_cell_axes axes;                      /* the axes that vary, with the names of their values */
 } fl_experiment;
 
 typedef struct fl_experiment_list {

@@ -157,7 +157,7 @@ static fl_hash fitted_parameters(const char *config, const char *rules, const ch
                             rules, fl_inside(out));
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     assert_non_null(strstr(output, "calibrated"));
-    const char *run = run_file_of(output, "rule=kda");
+    const char *run = run_file_of(output, "kda");
     snprintf(path, sizeof path, "%.*s.mechanism.safetensors", (int)(strlen(run) - strlen(".h5")), run);
     fl_memory_free(output);
     size_t bytes = 0;
@@ -275,12 +275,12 @@ static void test_sweep_measures_every_cell_and_keeps_them_the_second_time(void *
     if (code != 0) fail_msg("exit %d:\n%s", code, output);
     assert_int_equal(count_files(fl_inside("out"), ".h5"), 3);
     assert_int_equal(count_files(fl_inside("out"), ".part"), 0);
-    assert_non_null(strstr(output, "rule=kda"));
+    assert_non_null(strstr(output, "\nkda "));
     assert_non_null(strstr(output, "untrained"));
     assert_non_null(strstr(output, "lin. off"));
     assert_non_null(strstr(output, "table.csv"));
     char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s", run_file_of(output, "rule=kda"));
+    snprintf(path, sizeof path, "%s", run_file_of(output, "kda"));
     fl_hash before, after;
     assert_int_equal(fl_hash_file(path, &before, NULL), FL_OK);
     code = fl_frostline(&again, "run %s --out %s --threads 2", config, fl_inside("out"));
@@ -304,7 +304,7 @@ static void test_weights_widened_in_every_product_give_the_same_run(void **state
         int code =
             fl_frostline(&output, "run %s model.widen_memory=%s --out %s", config, memory[i], fl_inside(out));
         if (code != 0) fail_msg("exit %d:\n%s", code, output);
-        const char *run = run_file_of(output, "rule=kda");
+        const char *run = run_file_of(output, "kda");
         nmse[i] = entry_of(run, "/errors/propagated/residual_nmse", true);
         snprintf(id[i], sizeof id[i], "%.12s", strrchr(run, '/') + 1);
         fl_memory_free(output);
@@ -321,7 +321,7 @@ static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_ever
     fl_run_reader *reader = NULL;
     double *nmse = NULL, *off = NULL, *none = NULL;
     size_t rank = 0, shape[4];
-    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=softmax"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "softmax"), &reader, NULL), FL_OK);
     assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL),
                      FL_OK);
     assert_int_equal(shape[0], 3);
@@ -329,13 +329,13 @@ static void test_softmax_has_no_error_and_the_linear_off_baseline_is_beside_ever
     fl_memory_free(nmse);
     fl_run_reader_close(reader);
 
-    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=kda"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "kda"), &reader, NULL), FL_OK);
     static const char path[] = "/baseline/linear_off/errors/teacher_forced/nmse";
     assert_int_equal(fl_run_reader_doubles(reader, path, &off, &rank, shape, NULL), FL_OK);
     assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL),
                      FL_OK);
     fl_run_reader_close(reader);
-    assert_int_equal(fl_run_reader_open(run_file_of(output, "rule=none"), &reader, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(run_file_of(output, "none"), &reader, NULL), FL_OK);
     assert_int_equal(fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &none, &rank, shape, NULL),
                      FL_OK);
     fl_run_reader_close(reader);
@@ -357,7 +357,7 @@ static void test_plan_names_the_run_ids_that_run_then_writes(void **state) {
     assert_non_null(strstr(plan, "2 to do, 0 done"));
     assert_int_equal(access(fl_inside("out"), F_OK), -1);
     assert_int_equal(fl_frostline(&output, "run %s --out %s", config, fl_inside("out")), 0);
-    const char *file = strrchr(run_file_of(output, "rule=gla"), '/') + 1;
+    const char *file = strrchr(run_file_of(output, "gla"), '/') + 1;
     char id[16];
     snprintf(id, sizeof id, "%.12s", file);
     assert_non_null(strstr(plan, id));

@@ -110,7 +110,7 @@ static void test_the_recipe_for_pandas_runs_as_it_stands(void **state) {
     snprintf(command, sizeof command, "cd %s && %s recipe.py", fl_test_folder(), python);
     int code = fl_run_command(command, &output);
     if (code != 0) fail_msg("%s", output);
-    static const char *const texts[] = {"layer", "rule=softmax", "rule=kda softmax_layers=[1]", "0.0000",
+    static const char *const texts[] = {"layer", "softmax", "kda, softmax layers 1", "0.0000",
                                         "run"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (strstr(output, texts[i]) == NULL)

@@ -149,10 +149,10 @@ static void test_runs_without_numbers_are_told(void **state) {
     fl_sweep_fixture(__func__);
     (void)state;
     char arguments[COMMAND_BYTES];
-    snprintf(arguments, sizeof arguments, "%s --kind training --out %s", fl_sweep_fixture_run("rule=softmax"),
+    snprintf(arguments, sizeof arguments, "%s --kind training --out %s", fl_sweep_fixture_run("softmax"),
              fl_inside("p"));
     expect(1, arguments, "no run has /training/loss");
-    snprintf(arguments, sizeof arguments, "%s --kind hybrid --out %s", fl_sweep_fixture_run("rule=gla"),
+    snprintf(arguments, sizeof arguments, "%s --kind hybrid --out %s", fl_sweep_fixture_run("gla"),
              fl_inside("p"));
     expect(1, arguments, "softmax layers");
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis/html.h"
+#include "analysis/run_axes.h"
 #include "analysis/run_label.h"
 #include "analysis/report_tables.h"
 #include "analysis/report_warnings.h"
@@ -121,36 +122,45 @@ static char *warnings_of(const char *rule, bool diverged, size_t failed) {
     return fl_read_file(fl_inside("warnings.html"), NULL);
 }
 
-static void test_labels_name_a_convolution_and_a_cache_in_a_few_words(void **state) {
+/* Files of before /sweep: the axes are what differs, a mapping as a whole. */
+static void test_runs_that_recorded_no_axes_are_named_by_what_differs(void **state) {
     (void)state;
     static const char *const keys[] = {"variant.cache.budget", "variant.cache.route", "variant.rule",
                                        "variant.short_conv.init", "variant.short_conv.kernel"};
     static const char *const values[3][5] = {{"32", "recency", "kda", "identity", "4"},
                                              {"32", "random", "kda", "identity", "8"},
                                              {"0", "recency", "kda", "null", "null"}};
-    static const char *axes[] = {"variant.cache.budget", "variant.cache.route", "variant.short_conv.init",
-                                 "variant.short_conv.kernel"};
-    static const char *const expected[] = {"kda, conv 4, cache 32 recency", "kda, conv 8, cache 32 random",
-                                           "kda"};
-    static char cell[] = "variant.cache={} variant.short_conv={}", empty[] = "";
+    static const char *const expected[] = {"cache 32 recency, conv 4", "cache 32 random, conv 8",
+                                           "no cache, no conv"};
+    static char empty[] = "";
     fl_run_entry runs[3];
     for (size_t i = 0; i < 3; i++) {
         runs[i] = (fl_run_entry){.path = empty,
                                  .run_id = empty,
-                                 .cell = cell,
+                                 .name = empty,
+                                 .cell = empty,
                                  .key_count = 5,
                                  .keys = (char **)(uintptr_t)keys,
                                  .values = (char **)(uintptr_t)values[i]};
         if (i == 2) runs[i].key_count = 3; /* no convolution */
     }
-    fl_run_set set = {.count = 3, .runs = runs, .axis_count = 4, .axes = axes};
+    fl_run_set set = {.count = 3, .runs = runs};
+    assert_int_equal(fl_run_axes_find(&set, NULL), FL_OK);
+    assert_int_equal(set.axis_count, 2);
+    assert_string_equal(set.axes[0], "variant.cache");
+    assert_string_equal(set.axes[1], "variant.short_conv");
     assert_int_equal(fl_run_label_all(&set, NULL), FL_OK);
+    assert_string_equal(runs[0].label, expected[2]);
     for (size_t i = 0; i < 3; i++) {
         size_t found = 0;
         for (size_t j = 0; j < 3; j++) found += strcmp(runs[j].label, expected[i]) == 0;
         if (found != 1) fail_msg("no run is called \"%s\" but %s", expected[i], runs[i].label);
     }
-    for (size_t i = 0; i < 3; i++) fl_memory_free(runs[i].label);
+    for (size_t i = 0; i < 3; i++) {
+        fl_memory_free(runs[i].label);
+        fl_cell_axes_release(&runs[i].axes);
+    }
+    fl_memory_free(set.axes);
 }
 
 static void test_every_warning_appears_when_it_should(void **state) {
@@ -270,7 +280,7 @@ int main(void) {
         TEST(test_the_page_points_to_nothing_outside_itself),
         TEST(test_without_gnuplot_the_page_says_so),
         TEST(test_the_same_runs_give_the_same_page),
-        TEST(test_labels_name_a_convolution_and_a_cache_in_a_few_words),
+        TEST(test_runs_that_recorded_no_axes_are_named_by_what_differs),
         TEST(test_every_warning_appears_when_it_should),
         TEST(test_a_run_without_fault_gives_no_warning),
         TEST(test_baselines_are_not_warned_about),

@@ -186,7 +186,7 @@ static void test_a_cell_running_elsewhere_is_left_alone_and_shown(void **state) 
     (void)state;
     const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16];
-    planned_id(config, "rule=delta", id);
+    planned_id(config, "delta", id);
     fl_sweep_claim *claim = NULL;
     fl_sweep_state found;
     assert_int_equal(fl_sweep_claim_create(fl_inside("out"), id, &(fl_sweep_policy){0}, &claim, &found, NULL),
@@ -245,7 +245,7 @@ static void test_traces_beside_a_finished_cell_are_removed(void **state) {
     (void)state;
     const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16], name[64];
-    planned_id(config, "rule=delta", id);
+    planned_id(config, "delta", id);
     assert_int_equal(
         fl_shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out")), 0);
     static const char *const traces[][2] = {{"", ".journal.jsonl"},
@@ -266,7 +266,7 @@ static void test_a_foreign_file_in_the_place_of_a_run_file_is_named_and_kept(voi
     (void)state;
     const char *config = write_sweep(fl_reference_model(__func__), "");
     char id[16], name[64];
-    planned_id(config, "rule=delta", id);
+    planned_id(config, "delta", id);
     assert_int_equal(fl_shell(NULL, "mkdir %s", fl_inside("out")), 0);
     snprintf(name, sizeof name, "out/%s.h5", id);
     fl_write_text(fl_inside(name), "notes\n");
@@ -343,7 +343,7 @@ static void test_plan_counts_states_and_estimates_time(void **state) {
     assert_int_equal(
         fl_shell(NULL, "%s run %s --out %s --threads 1", fl_program_path(), config, fl_inside("out")), 0);
     char id[16], name[64];
-    planned_id(config, "rule=delta", id);
+    planned_id(config, "delta", id);
     snprintf(name, sizeof name, "out/%s.h5", id);
     assert_int_equal(unlink(fl_inside(name)), 0);
     assert_int_equal(fl_shell(&output, "%s plan %s --out %s", fl_program_path(), config, fl_inside("out")),
