@@ -191,6 +191,8 @@ fl_status fl_rule_registry_check(fl_error *error);
 size_t fl_rule_key_dim(const fl_rule *rule, size_t head_dim, const void *options);
 size_t fl_rule_micro_steps(const fl_rule *rule, const void *options);
 bool fl_rule_positive(const fl_rule *rule, const void *options);
+/* Numbers of a head's state without the normaliser's channel; 0 of a stateless rule. */
+size_t fl_rule_state_floats(const fl_rule *rule, size_t head_dim, const void *options);
 bool fl_rule_is_own(const fl_rule *rule, const void *options);
 bool fl_rule_takes_beta(const fl_rule *rule, const void *options);
 /* Floats a head of factor `index`; 0 where it is not in use. */

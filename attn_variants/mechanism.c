@@ -50,6 +50,13 @@ static void add_number(fl_table_builder *builder, const char *name, size_t count
     add_tensor(builder, name, 1, &count, text, 1);
 }
 
+static void add_gate_bias(fl_table_builder *builder, size_t count) {
+    if (builder->mechanism->variant->gate_bias_published)
+        add_tensor(builder, "gate.bias", 1, &count, "softplus_step", 1);
+    else
+        add_number(builder, "gate.bias", count, builder->mechanism->variant->gate_bias);
+}
+
 static void add_gates(fl_table_builder *builder) {
     const fl_variant *variant = builder->mechanism->variant;
     const fl_attention_shape *shape = &builder->mechanism->shape;
@@ -59,15 +66,16 @@ static void add_gates(fl_table_builder *builder) {
                    model_dim);
         add_tensor(builder, "gate.w2", 2, (size_t[]){variant->gate_rank, channels}, "uniform_fan_in",
                    variant->gate_rank);
-        add_number(builder, "gate.bias", channels, variant->gate_bias);
+        add_gate_bias(builder, channels);
     }
     if (variant->rule->gate == FL_GATE_SCALAR && variant->gate_source == FL_GATE_PROJECTED) {
         add_tensor(builder, "gate.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
-        add_number(builder, "gate.bias", heads, variant->gate_bias);
+        add_gate_bias(builder, heads);
     }
     if (variant->rule->gate != FL_GATE_NONE && variant->gate_source == FL_GATE_PROJECTED &&
         variant->gate_form == FL_GATE_SOFTPLUS)
-        add_tensor(builder, "gate.a_log", 1, &heads, "0", 1);
+        add_tensor(builder, "gate.a_log", 1, &heads,
+                   variant->rule->gate == FL_GATE_SCALAR ? "log_rate_from_0" : "log_rate_from_1", 1);
     if (variant->takes_beta && variant->beta_source == FL_GATE_PROJECTED) {
         add_tensor(builder, "beta.weight", 2, (size_t[]){model_dim, heads}, "uniform_fan_in", model_dim);
         add_number(builder, "beta.bias", heads, variant->beta_bias);
@@ -187,6 +195,11 @@ static void fill_identity(const fl_mechanism_tensor *tensor, float *values) {
     }
 }
 
+/* Evenly between the logs of 0.001 and 0.1, where the published layers draw their step sizes. */
+static double draw_log_step(fl_random *random) {
+    return log(0.001) + fl_random_uniform(random) * (log(0.1) - log(0.001));
+}
+
 static void fill_counting(const fl_mechanism_tensor *tensor, bool logs, float *values) {
     static const double pi = 3.14159265358979323846;
     size_t columns = tensor->shape[tensor->rank - 1];
@@ -216,8 +229,16 @@ static void initialise_tensor(const fl_mechanism *mechanism, size_t layer, const
     } else if (strcmp(start->init, "log_counting") == 0 || strcmp(start->init, "pi_counting") == 0) {
         fill_counting(tensor, start->init[0] == 'l', values);
     } else if (strcmp(start->init, "log_step") == 0) {
+        for (size_t i = 0; i < tensor->count; i++) values[i] = (float)draw_log_step(&random);
+    } else if (strcmp(start->init, "softplus_step") == 0) { /* softplus(x) = s: x = s + log(1 - exp(-s)) */
+        for (size_t i = 0; i < tensor->count; i++) {
+            double step = exp(draw_log_step(&random));
+            values[i] = (float)(step + log(-expm1(-step)));
+        }
+    } else if (strncmp(start->init, "log_rate_from_", 14) == 0) { /* log of a rate drawn evenly up to 16 */
+        double least = start->init[14] == '0' ? 0.0 : 1.0;
         for (size_t i = 0; i < tensor->count; i++)
-            values[i] = (float)(log(0.001) + fl_random_uniform(&random) * (log(0.1) - log(0.001)));
+            values[i] = (float)log(fmax(least + fl_random_uniform(&random) * (16.0 - least), 1e-6));
     } else if (strcmp(start->init, "current_token") == 0) {
         fill_current_token(tensor, values);
     } else {

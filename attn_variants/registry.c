@@ -63,6 +63,12 @@ bool fl_rule_positive(const fl_rule *rule, const void *options) {
     return rule->positive != NULL ? rule->positive(options) : rule->shared_normaliser;
 }
 
+size_t fl_rule_state_floats(const fl_rule *rule, size_t head_dim, const void *options) {
+    if (rule->stateless) return 0;
+    return fl_rule_is_own(rule, options) ? rule->own.state_floats(head_dim, options)
+                                         : head_dim * fl_rule_key_dim(rule, head_dim, options);
+}
+
 bool fl_rule_is_own(const fl_rule *rule, const void *options) {
     return rule->own.write != NULL && (rule->own.used == NULL || rule->own.used(options));
 }

@@ -273,6 +273,9 @@ static fl_status bind_gates(fl_variant *variant, const fl_variant_keys *keys, fl
     variant->beta_value = beta.value;
     variant->beta_bias = beta.bias;
     variant->gate_form = (fl_gate_form)gate.form;
+    variant->gate_bias_published =
+        variant->gate_form == FL_GATE_SOFTPLUS && !is_given(fl_node_get(keys->gate, "bias"));
+    if (variant->gate_bias_published && resolved != NULL) fl_resolved_remove(resolved, "variant.gate.bias");
     variant->beta_maximum = beta.maximum > 0.0 ? beta.maximum : 1.0;
     return FL_OK;
 }

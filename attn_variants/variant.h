@@ -45,6 +45,7 @@ typedef struct fl_variant {
     fl_transition transition; /* resolved: a rule's may depend on its options */
     fl_gate_source gate_source;
     fl_gate_form gate_form;
+    bool gate_bias_published; /* softplus without a bias given: drawn as the published layers draw dt_bias */
     double gate_value;      /* constant source */
     size_t gate_rank;
     double gate_bias;

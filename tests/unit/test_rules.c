@@ -12,6 +12,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
+#include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 #include "tests/support/mixer_case.h"
 #include "tests/support/prepare_check.h"
@@ -250,6 +251,19 @@ static void test_rules_equal_the_reference_packs_float64_outputs_and_states(void
     fl_checkpoint_close(file);
 }
 
+/* Documents. */
+
+static void test_the_page_of_rules_is_what_the_program_writes(void **state) {
+    (void)state;
+    char *page = NULL;
+    assert_int_equal(fl_frostline(&page, "variants --markdown"), 0);
+    size_t bytes = 0;
+    char *kept = fl_read_file(fl_fixture_path("../../docs/rules.md"), &bytes);
+    if (strcmp(page, kept) != 0) fail_msg("docs/rules.md is not what `frostline variants --markdown` writes");
+    fl_memory_free(page);
+    fl_memory_free(kept);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_registered_rule_is_sound),
@@ -257,6 +271,7 @@ int main(void) {
         cmocka_unit_test(test_unsound_options_and_parameters_are_refused),
         cmocka_unit_test(test_unit_length_of_zero_and_tiny_vectors_is_finite),
         cmocka_unit_test(test_prepare_backward_is_the_derivative_of_prepare),
+        cmocka_unit_test(test_the_page_of_rules_is_what_the_program_writes),
         cmocka_unit_test(test_rules_equal_the_reference_packs_float64_outputs_and_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
