@@ -1,6 +1,7 @@
 #include "harness/cli/workbench.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ static size_t widen_budget(const fl_workbench *bench) {
 fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error *error) {
     memset(out, 0, sizeof *out);
     FL_TRY(fl_model_open(model_path, &out->model, error));
+    if (out->model->note != NULL) fprintf(stderr, "%s: note: %s\n", model_path, out->model->note);
     out->shape = fl_model_attention_shape(&out->model->config);
     return FL_OK;
 }

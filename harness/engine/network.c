@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "harness/base/memory.h"
+#include "harness/model/finite_check.h"
 
 /* Where one vector (norm or bias) of a layer comes from and goes to. */
 typedef struct {
@@ -85,6 +86,7 @@ static fl_status create_matrices(fl_network *network, fl_error *error) {
 fl_status fl_network_create(const fl_model *model, fl_compute *compute, fl_network **out, fl_error *error) {
     *out = NULL;
     fl_network *network = NULL;
+    FL_TRY(fl_model_check_finite(model, error));
     FL_TRY(FL_ALLOCATE(&network, 1, error));
     network->model = model;
     network->compute = compute;

@@ -314,5 +314,8 @@ fl_status fl_config_gguf_read(const fl_gguf *gguf, fl_model_config *config,
     FL_TRY(read_rope(&reader, *architecture, config, error));
     FL_TRY(read_window(&reader, *architecture, config, error));
     FL_TRY(read_token(gguf, "tokenizer.ggml.bos_token_id", &config->bos_token, error));
-    return read_token(gguf, "tokenizer.ggml.eos_token_id", &config->eos_token, error);
+    FL_TRY(read_token(gguf, "tokenizer.ggml.eos_token_id", &config->eos_token, error));
+    config->eos_tokens[0] = config->eos_token;
+    config->eos_count = config->eos_token >= 0;
+    return FL_OK;
 }

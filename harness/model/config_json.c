@@ -267,19 +267,39 @@ static fl_status read_parts(const fl_config_source *source, const fl_architectur
     return fl_config_bool(source, "tie_word_embeddings", &config->tied_head, error);
 }
 
-/* A token id, or the first of a list of them. */
-static fl_status read_token(const fl_config_source *source, const char *key, long absent, long *out,
-                            fl_error *error) {
+/* A token id, or a list of them; -1 in place of one stands for none. Nothing is changed when the key is
+ * absent. */
+static fl_status read_tokens(const fl_config_source *source, const char *key, long ids[FL_MODEL_EOS_MAX],
+                             size_t *count, fl_error *error) {
     const cJSON *item = fl_config_find(source, key);
-    size_t id = 0;
-    *out = item == NULL ? absent : -1;
-    if (item == NULL || cJSON_IsNull(item)) return FL_OK;
-    if (cJSON_IsArray(item)) item = item->child;
-    if (cJSON_IsNumber(item) && item->valuedouble == -1.0) return FL_OK;
-    if (item == NULL || !fl_json_size(item, &id) || id > MAX_WIDTH) {
-        return fl_config_refuse(source, FL_ERROR_FORMAT, key, "is not a token id", error);
+    if (item == NULL) return FL_OK;
+    *count = 0;
+    if (cJSON_IsNull(item)) return FL_OK;
+    bool list = cJSON_IsArray(item);
+    if (list) item = item->child;
+    if (item == NULL) return fl_config_refuse(source, FL_ERROR_FORMAT, key, "is not a token id", error);
+    for (; item != NULL; item = list ? item->next : NULL) {
+        size_t id = 0;
+        if (cJSON_IsNumber(item) && item->valuedouble == -1.0) continue;
+        if (!fl_json_size(item, &id) || id > MAX_WIDTH)
+            return fl_config_refuse(source, FL_ERROR_FORMAT, key, "is not a token id", error);
+        if (*count == FL_MODEL_EOS_MAX)
+            return fl_config_refuse(source, FL_ERROR_UNSUPPORTED, key, "names more than 16 tokens", error);
+        ids[(*count)++] = (long)id;
     }
-    *out = (long)id;
+    return FL_OK;
+}
+
+static fl_status read_special(const fl_config_source *source, const fl_architecture *architecture,
+                              fl_model_config *config, fl_error *error) {
+    long starts[FL_MODEL_EOS_MAX] = {architecture->default_bos};
+    size_t start_count = architecture->default_bos >= 0;
+    config->eos_tokens[0] = architecture->default_eos;
+    config->eos_count = architecture->default_eos >= 0;
+    FL_TRY(read_tokens(source, "bos_token_id", starts, &start_count, error));
+    FL_TRY(read_tokens(source, "eos_token_id", config->eos_tokens, &config->eos_count, error));
+    config->bos_token = start_count > 0 ? starts[0] : -1;
+    config->eos_token = config->eos_count > 0 ? config->eos_tokens[0] : -1;
     return FL_OK;
 }
 
@@ -361,8 +381,7 @@ static fl_status read_document(const fl_config_source *source, fl_model_config *
     FL_TRY(read_sizes(source, *architecture, config, error));
     FL_TRY(read_activation(source, config, error));
     FL_TRY(read_parts(source, *architecture, config, parts, error));
-    FL_TRY(read_token(source, "bos_token_id", (*architecture)->default_bos, &config->bos_token, error));
-    FL_TRY(read_token(source, "eos_token_id", (*architecture)->default_eos, &config->eos_token, error));
+    FL_TRY(read_special(source, *architecture, config, error));
     FL_TRY(read_windows(source, *architecture, config, error));
     return fl_config_rope_read(source, *architecture, config, error);
 }
@@ -389,4 +408,21 @@ fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_mode
     fl_status status = fl_config_json_parse(text, bytes, path, config, parts, architecture, error);
     fl_memory_free(text);
     return status;
+}
+
+fl_status fl_config_json_read_generation(const char *path, fl_model_config *config, fl_error *error) {
+    cJSON *document;
+    long ids[FL_MODEL_EOS_MAX];
+    size_t count = 0;
+    FL_TRY(fl_json_read_file(path, &document, error));
+    const fl_config_source source = {path, "", document, NULL};
+    fl_status status = cJSON_IsObject(document)
+                           ? read_tokens(&source, "eos_token_id", ids, &count, error)
+                           : fl_error_set(error, FL_ERROR_FORMAT, "%s: not a JSON object", path);
+    cJSON_Delete(document);
+    if (status != FL_OK || count == 0) return status;
+    memcpy(config->eos_tokens, ids, count * sizeof ids[0]);
+    config->eos_count = count;
+    config->eos_token = ids[0];
+    return FL_OK;
 }

@@ -18,4 +18,8 @@ fl_status fl_config_json_read(const char *path, fl_model_config *config, fl_mode
 fl_status fl_config_json_parse(const char *text, size_t bytes, const char *path, fl_model_config *config,
                                fl_model_parts *parts, const fl_architecture **architecture, fl_error *error);
 
+/* generation_config.json: the tokens that it says end a text take the place of config.json's, as in Transformers'
+ * generate(). Nothing else is read. */
+fl_status fl_config_json_read_generation(const char *path, fl_model_config *config, fl_error *error);
+
 #endif

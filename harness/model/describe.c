@@ -109,17 +109,6 @@ static void write_windows(FILE *out, const fl_model_config *config) {
     }
 }
 
-/* The rows of an untied-looking head that a tied model does not use, compared with the embedding's. */
-static void write_unused_head(FILE *out, const fl_model *model) {
-    const fl_checkpoint_entry *head = fl_checkpoint_lookup(model->checkpoint, "lm_head.weight");
-    if (!model->config.tied_head || head == NULL) return;
-    const fl_checkpoint_entry *embedding = fl_checkpoint_lookup(model->checkpoint, model->embedding.name);
-    bool same = embedding != NULL && embedding->byte_count == head->byte_count &&
-                memcmp(embedding->bytes, head->bytes, head->byte_count) == 0;
-    fprintf(out, "note          lm_head.weight is not used: the head is tied (%s)\n",
-            same ? "its bytes equal the embedding's" : "its bytes differ from the embedding's");
-}
-
 static void write_model(FILE *out, const fl_model *model) {
     const fl_model_config *config = &model->config;
     static const char *const activations[] = {[FL_ACTIVATION_SILU] = "silu",
@@ -138,7 +127,7 @@ static void write_model(FILE *out, const fl_model *model) {
     write_windows(out, config);
     fprintf(out, "norm epsilon  %g\n", config->norm_epsilon);
     fprintf(out, "parameters    %zu\n", fl_model_parameter_count(model));
-    write_unused_head(out, model);
+    if (model->note != NULL) fprintf(out, "note          %s\n", model->note);
 }
 
 static void write_tensors(FILE *out, const fl_checkpoint *checkpoint) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/text_file.h"
 #include "harness/model/architecture.h"
 #include "harness/model/checkpoint_entries.h"
 #include "harness/model/config_gguf.h"
@@ -98,9 +99,59 @@ static void take_layer(loader *load, size_t layer) {
     }
 }
 
-static void take_outer(loader *load) {
+/* Two matrices of one shape that mean the same numbers. */
+static bool same_values(const fl_tensor *a, const fl_tensor *b, float *row_a, float *row_b) {
+    if (a->type == b->type && a->permuted_heads == b->permuted_heads)
+        return memcmp(a->data, b->data, fl_tensor_bytes(a)) == 0;
+    for (size_t row = 0; row < a->rows; row++) {
+        fl_tensor_widen_row(a, row, row_a);
+        fl_tensor_widen_row(b, row, row_b);
+        if (memcmp(row_a, row_b, a->columns * sizeof *row_a) != 0) return false;
+    }
+    return true;
+}
+
+/* A tied pair of which both are stored: tied when they are alike, else the stored head counts. */
+static fl_status untie_when_different(loader *load, fl_error *error) {
+    fl_model *model = load->model;
+    if (model->embedding.data == NULL || model->head.data == NULL) return FL_OK;
+    float *rows;
+    FL_TRY(FL_ALLOCATE(&rows, 2 * model->embedding.columns, error));
+    bool same = same_values(&model->embedding, &model->head, rows, rows + model->embedding.columns);
+    fl_memory_free(rows);
+    model->config.tied_head = same;
+    if (same) model->head = model->embedding;
+    model->note = same ? "the stored head is not used: the head is tied, and its values equal the embedding's"
+                       : "tie_word_embeddings is true, yet the stored lm_head.weight differs from the "
+                         "embedding: the stored head is used";
+    return FL_OK;
+}
+
+static fl_status take_head(loader *load, const char *embedding, const char *head, fl_error *error) {
     fl_model *model = load->model;
     const fl_model_config *config = &model->config;
+    const bool has_embedding = fl_checkpoint_lookup(model->checkpoint, embedding) != NULL;
+    const bool has_head = fl_checkpoint_lookup(model->checkpoint, head) != NULL;
+    const bool tied = config->tied_head;
+    if (has_embedding || !tied || !has_head)
+        take(load, embedding, config->vocabulary, config->model_dim, &model->embedding);
+    if (has_head) {
+        take(load, head, config->vocabulary, config->model_dim, &model->head);
+        if (tied && has_embedding) return untie_when_different(load, error);
+        if (tied) model->embedding = model->head;
+    } else if (tied) {
+        model->head = model->embedding;
+    } else {
+        fl_fault_list_add(
+            &load->faults, FL_ERROR_FORMAT,
+            "tensor %s is missing, and tie_word_embeddings does not say that the embedding replaces it",
+            head);
+    }
+    return FL_OK;
+}
+
+static fl_status take_outer(loader *load, fl_error *error) {
+    fl_model *model = load->model;
     char embedding[NAME_BYTES] = "token_embd.weight", norm[NAME_BYTES] = "output_norm.weight";
     const char *head = "output.weight";
     if (load->scheme != NULL) {
@@ -108,18 +159,9 @@ static void take_outer(loader *load) {
         snprintf(norm, sizeof norm, "%snorm.weight", load->scheme->body);
         head = load->scheme->head != NULL ? load->scheme->head : "lm_head.weight";
     }
-    take(load, embedding, config->vocabulary, config->model_dim, &model->embedding);
-    take(load, norm, config->model_dim, 0, &model->final_norm);
-    if (config->tied_head) {
-        model->head = model->embedding;
-    } else if (fl_checkpoint_lookup(model->checkpoint, head) == NULL) {
-        fl_fault_list_add(
-            &load->faults, FL_ERROR_FORMAT,
-            "tensor %s is missing, and tie_word_embeddings does not say that the embedding replaces it",
-            head);
-    } else {
-        take(load, head, config->vocabulary, config->model_dim, &model->head);
-    }
+    FL_TRY(take_head(load, embedding, head, error));
+    take(load, norm, model->config.model_dim, 0, &model->final_norm);
+    return FL_OK;
 }
 
 /* Tensors that may lie in a checkpoint without having a part in the model. */
@@ -131,7 +173,6 @@ static bool may_be_left(const loader *load, const char *name) {
                block < config->layers + load->skipped_layers;
     }
     if (fl_checkpoint_name_ends_with(name, ".rotary_emb.inv_freq")) return true;
-    if (config->tied_head && load->scheme->head != NULL && strcmp(name, load->scheme->head) == 0) return true;
     return !load->scheme->whole && !begins_with(name, load->scheme->body);
 }
 
@@ -197,27 +238,49 @@ static fl_status open_gguf(loader *load, const char *path, fl_error *error) {
     return FL_OK;
 }
 
-static fl_status find_scheme(loader *load, const char *path, fl_error *error) {
-    load->scheme = NULL;
+/* The scheme under which `member` is there; *scheme stays when there is none. */
+static fl_status find_scheme_by(loader *load, const char *path, const char *member, fl_error *error) {
     for (size_t i = 0; i < PREFIX_COUNT; i++) {
         char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%sembed_tokens.weight", schemes[i].body);
+        snprintf(name, sizeof name, "%s%s", schemes[i].body, member);
         if (fl_checkpoint_lookup(load->model->checkpoint, name) == NULL) continue;
         if (load->scheme != NULL) {
-            return fl_error_set(error, FL_ERROR_UNSUPPORTED,
-                                "%s: holds two language models, %sembed_tokens.weight and %s", path,
-                                load->scheme->body, name);
+            return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: holds two language models, %s%s and %s",
+                                path, load->scheme->body, member, name);
         }
         load->scheme = &schemes[i];
     }
+    return FL_OK;
+}
+
+/* By the embedding, or where only the head of a tied pair is stored by the final norm. */
+static fl_status find_scheme(loader *load, const char *path, fl_error *error) {
+    load->scheme = NULL;
+    FL_TRY(find_scheme_by(load, path, "embed_tokens.weight", error));
+    if (load->scheme == NULL) FL_TRY(find_scheme_by(load, path, "norm.weight", error));
     if (load->scheme == NULL) load->scheme = &schemes[0];
     return FL_OK;
+}
+
+/* It lies beside config.json, or is not there. */
+static fl_status read_generation_config(const char *config_path, fl_model_config *config, fl_error *error) {
+    const char *slash = strrchr(config_path, '/');
+    char *folder, *path;
+    FL_TRY(fl_memory_copy_string(&folder, slash != NULL ? config_path : ".", error));
+    if (slash != NULL) folder[slash - config_path] = '\0';
+    fl_status status = fl_path_join(folder, "generation_config.json", &path, error);
+    fl_memory_free(folder);
+    FL_TRY(status);
+    if (access(path, F_OK) == 0) status = fl_config_json_read_generation(path, config, error);
+    fl_memory_free(path);
+    return status;
 }
 
 static fl_status open_hugging_face(loader *load, const char *config_path, const char *weights_path,
                                    fl_error *error) {
     fl_model *model = load->model;
     FL_TRY(fl_config_json_read(config_path, &model->config, &load->parts, &load->architecture, error));
+    FL_TRY(read_generation_config(config_path, &model->config, error));
     FL_TRY(fl_checkpoint_open(weights_path, &model->checkpoint, error));
     return find_scheme(load, weights_path, error);
 }
@@ -250,7 +313,7 @@ static fl_status load_tensors(loader *load, const char *path, fl_error *error) {
     FL_TRY(check_layers(load, path, error));
     FL_TRY(FL_ALLOCATE(&load->used, fl_checkpoint_count(model->checkpoint), error));
     FL_TRY(FL_ALLOCATE(&model->layers, model->config.layers, error));
-    take_outer(load);
+    FL_TRY(take_outer(load, error));
     for (size_t layer = 0; layer < model->config.layers; layer++) take_layer(load, layer);
     if (load->scheme == NULL) FL_TRY(take_divisors(load, error));
     note_left_over(load);

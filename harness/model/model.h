@@ -4,7 +4,10 @@
  * Hugging Face folder (config.json
  * + model.safetensors or model.safetensors.index.json). Nothing is copied or converted: tensors point into
  * the mapped files. Every required tensor is checked for presence and shape before this returns; what is
- * missing is listed whole. */
+ * missing is listed whole.
+ *
+ * tie_word_embeddings says how a head that is not stored is found; a head that is stored with other values than the
+ * embedding's is used (as Transformers 5 does) and `note` says so. Of a tied pair either name may be the one stored. */
 #ifndef FL_MODEL_MODEL_H
 #define FL_MODEL_MODEL_H
 
@@ -32,6 +35,7 @@ typedef struct fl_model {
     fl_tensor head;           /* [V][E]; the embedding when tied */
     fl_layer_weights *layers; /* [L] */
     fl_checkpoint *checkpoint;
+    const char *note;     /* what a reader of this checkpoint should know, or NULL; not owned */
     float *rope_divisors; /* owned storage behind config.rope.divisors, or NULL */
 } fl_model;
 

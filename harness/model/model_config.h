@@ -38,6 +38,8 @@ typedef enum fl_activation {
     FL_ACTIVATION_GELU
 } fl_activation;
 
+enum { FL_MODEL_EOS_MAX = 16 };
+
 typedef struct fl_model_config {
     const char *architecture; /* descriptor's name: "llama", "mistral", "qwen2", "qwen3" */
     size_t layers, model_dim, query_heads, kv_heads, head_dim, mlp_dim, vocabulary;
@@ -50,7 +52,9 @@ typedef struct fl_model_config {
     size_t *
         sliding_window; /* [L]; 0 = full attention, w = key j visible to t if t - j < w. Owned by the model */
     fl_rope_config rope;
-    long bos_token, eos_token; /* -1: none */
+    long bos_token, eos_token; /* -1: none; of several the first */
+    long eos_tokens[FL_MODEL_EOS_MAX]; /* each ends a text: generation_config.json's when it names any, else config's */
+    size_t eos_count;
 } fl_model_config;
 
 /* inverse_frequencies [rotary_dim / 2] in float32 and the factor on cos and sin, the way Hugging Face

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "harness/base/memory.h"
 #include "harness/model/architecture.h"
 #include "harness/model/describe.h"
+#include "harness/model/finite_check.h"
 #include "harness/model/model.h"
 #include "tests/support/checkpoint_builder.h"
 #include "tests/support/fixture.h"
@@ -302,16 +304,18 @@ static void test_the_head_follows_the_tie_rule(void **state) {
     assert_refused(write_model(&source, "untied", llama_config), FL_ERROR_FORMAT,
                    "tensor lm_head.weight is missing", "tie_word_embeddings");
     release(&source);
-    /* Tied, and a head in the file all the same: the embedding is used, and the description says so. */
+    /* Tied, and a head with other values in the file all the same: it is used, and the description says so.
+     */
     build_llama(&source, false);
     const char *path = write_model(&source, "both", tied_config);
     fl_model *model = open_good(path);
-    assert_ptr_equal(model->head.data, model->embedding.data);
+    assert_ptr_not_equal(model->head.data, model->embedding.data);
+    assert_false(model->config.tied_head);
+    assert_non_null(model->note);
     fl_model_close(model);
     char *text = NULL;
     assert_int_equal(fl_model_describe(path, &text, NULL), FL_OK);
-    assert_non_null(strstr(text, "lm_head.weight is not used"));
-    assert_non_null(strstr(text, "differ from the embedding's"));
+    assert_non_null(strstr(text, "differs from the embedding"));
     fl_memory_free(text);
     release(&source);
 }
@@ -700,8 +704,145 @@ static void test_the_default_model_opens(void **state) {
     fl_model_close(model);
 }
 
+/* Of a tied pair either name may be the one that is stored, and both when they agree. */
+static void test_a_tied_pair_may_be_stored_under_either_name_or_both(void **state) {
+    (void)state;
+    static const char *const heads[][2] = {{"model.", "lm_head.weight"},
+                                           {"language_model.model.", "language_model.lm_head.weight"},
+                                           {"model.language_model.", "lm_head.weight"}};
+    const fl_model_parts parts = {0};
+    const fl_architecture *llama = fl_architecture_of_model_type("llama");
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        built_model source;
+        char embedding[96];
+        snprintf(embedding, sizeof embedding, "%sembed_tokens.weight", heads[i][0]);
+        build(&source, llama, &parts, true, heads[i][0], heads[i][1]);
+        built_tensor *stored = built(&source, embedding);
+        snprintf(stored->name, sizeof stored->name, "%s", heads[i][1]);
+        fl_model *model = open_good(write_model(&source, "head_only", tied_config));
+        assert_true(model->config.tied_head && model->note == NULL);
+        assert_ptr_equal(model->head.data, model->embedding.data);
+        assert_memory_equal(model->embedding.data, stored->data, sizeof(float) * VOCABULARY * MODEL);
+        fl_model_close(model);
+        assert_refused(write_model(&source, "head_only", llama_config), FL_ERROR_FORMAT,
+                       "embed_tokens.weight is missing", NULL);
+        release(&source);
+    }
+    built_model source;
+    build_llama(&source, false);
+    memcpy(built(&source, "lm_head.weight")->data, built(&source, "model.embed_tokens.weight")->data,
+           sizeof(float) * VOCABULARY * MODEL);
+    fl_model *model = open_good(write_model(&source, "both", tied_config));
+    assert_true(model->config.tied_head);
+    assert_ptr_equal(model->head.data, model->embedding.data);
+    fl_model_close(model);
+    built(&source, "lm_head.weight")->data[VOCABULARY * MODEL - 1] += 1.0f;
+    model = open_good(write_model(&source, "both", tied_config));
+    assert_false(model->config.tied_head);
+    assert_memory_equal(model->head.data, built(&source, "lm_head.weight")->data,
+                        sizeof(float) * VOCABULARY * MODEL);
+    fl_model_close(model);
+    release(&source);
+}
+
+static void test_every_end_of_text_token_is_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *generation;
+        size_t count;
+        long ids[3];
+    } cases[] = {{"", NULL, 1, {2}},
+                 {",\"eos_token_id\":[7,8,9]", NULL, 3, {7, 8, 9}},
+                 {",\"eos_token_id\":7", "{\"eos_token_id\":[5,7]}", 2, {5, 7}},
+                 {",\"eos_token_id\":[7,8]", "{\"eos_token_id\":3}", 1, {3}},
+                 {",\"eos_token_id\":[7,8]", "{\"eos_token_id\":null}", 2, {7, 8}},
+                 {",\"eos_token_id\":[7,8]", "{\"temperature\":NaN}", 2, {7, 8}},
+                 {",\"eos_token_id\":null", NULL, 0, {0}},
+                 {",\"eos_token_id\":-1", "{}", 0, {0}}};
+    built_model source;
+    build_llama(&source, true);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char config[512], name[32];
+        snprintf(config, sizeof config, "{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":true%s}",
+                 cases[i].config);
+        snprintf(name, sizeof name, "eos%zu", i);
+        const char *path = write_model(&source, name, config);
+        if (cases[i].generation != NULL) fl_put_text(path, "generation_config.json", cases[i].generation);
+        fl_model *model = open_good(path);
+        assert_int_equal(model->config.eos_count, cases[i].count);
+        for (size_t t = 0; t < cases[i].count; t++)
+            assert_int_equal(model->config.eos_tokens[t], cases[i].ids[t]);
+        assert_int_equal(model->config.eos_token, cases[i].count > 0 ? cases[i].ids[0] : -1);
+        fl_model_close(model);
+    }
+    const char *path = write_model(&source, "eos_bad", tied_config);
+    fl_put_text(path, "generation_config.json", "{\"eos_token_id\":[1,\"</s>\"]}");
+    assert_refused(path, FL_ERROR_FORMAT, "generation_config.json", "eos_token_id");
+    fl_put_text(path, "generation_config.json", "[1]");
+    assert_refused(path, FL_ERROR_FORMAT, "generation_config.json", "not a JSON object");
+    release(&source);
+}
+
+static void assert_damaged(fl_model *model, const char *what) {
+    fl_error error = {FL_OK, ""};
+    assert_int_equal(fl_model_check_finite(model, &error), FL_ERROR_FORMAT);
+    if (strstr(error.message, what) == NULL || strstr(error.message, "the model is damaged") == NULL)
+        fail_msg("\"%s\" is not in: %s", what, error.message);
+}
+
+static void test_weights_that_are_not_finite_are_a_damaged_model(void **state) {
+    (void)state;
+    built_model source;
+    build_llama(&source, false);
+    fl_model *model = open_good(write_model(&source, "finite", llama_config));
+    assert_int_equal(fl_model_check_finite(model, NULL), FL_OK);
+    fl_model_close(model);
+    static const char *const names[] = {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight",
+                                        "model.layers.2.mlp.down_proj.weight",
+                                        "model.layers.0.input_layernorm.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        float *last = &built(&source, names[i])->data[MODEL - 1], kept = *last;
+        *last = i % 2 == 0 ? NAN : -INFINITY;
+        model = open_good(write_model(&source, "finite", llama_config));
+        assert_damaged(model, names[i]);
+        assert_damaged(model,
+                       i % 2 == 0 ? "holds NaN at row 0, column 63" : "an infinity at row 0, column 63");
+        fl_model_close(model);
+        *last = kept;
+    }
+    release(&source);
+}
+
+/* Two rows of 64 in each stored type; bits: of the last number, or of the last block's last scale. */
+static void test_the_finite_check_knows_every_stored_type(void **state) {
+    (void)state;
+    built_model source;
+    build_llama(&source, true);
+    fl_model *model = open_good(write_model(&source, "types", tied_config));
+    for (fl_dtype type = FL_DTYPE_F32; type < FL_DTYPE_COUNT; type++) {
+        unsigned char bytes[2 * MODEL * sizeof(float)] = {0};
+        const bool plain = fl_dtype_block_elements(type) == 1;
+        size_t block = fl_dtype_block_bytes(type), total = 2 * fl_dtype_row_bytes(type, MODEL);
+        fl_tensor *tensor = &model->layers[1].value;
+        *tensor = (fl_tensor){bytes, type, 2, {2, MODEL}, 2, MODEL, 0, "value"};
+        assert_int_equal(fl_model_check_finite(model, NULL), FL_OK);
+        const unsigned char bits[2] = {type == FL_DTYPE_F32 || type == FL_DTYPE_BF16 ? 0x80 : 0x00,
+                                       type == FL_DTYPE_F32 || type == FL_DTYPE_BF16 ? 0x7f : 0x7c};
+        size_t scales = type == FL_DTYPE_Q4_1 || type == FL_DTYPE_Q5_1 ? 2 : 1;
+        memcpy(bytes + (plain ? total - 2 : total - block + 2 * (scales - 1)), bits, 2);
+        assert_damaged(model, "tensor value");
+        assert_damaged(model, "row 1");
+    }
+    fl_model_close(model);
+    release(&source);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_tied_pair_may_be_stored_under_either_name_or_both),
+        cmocka_unit_test(test_every_end_of_text_token_is_read),
+        cmocka_unit_test(test_weights_that_are_not_finite_are_a_damaged_model),
+        cmocka_unit_test(test_the_finite_check_knows_every_stored_type),
         cmocka_unit_test(test_a_whole_model_opens_and_its_weights_are_in_place),
         cmocka_unit_test(test_every_path_form_opens_the_same_model),
         cmocka_unit_test(test_what_is_not_there_is_said_so),
