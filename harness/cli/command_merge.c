@@ -100,7 +100,8 @@ const fl_command fl_command_merge = {
     .flags = flags,
     .examples = examples,
     .help = "Counts, sums and variances are pooled exactly, task items put together and their metrics made "
-            "anew; every run stays visible inside. A run that is missing, unfinished or measured otherwise, "
+            "anew; what was measured with a part off is pooled likewise; every run stays visible inside. A "
+            "run that is missing, unfinished or measured otherwise, "
             "or an item that two runs hold, is refused by name.",
     .run = run,
 };

@@ -7,6 +7,7 @@
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
+#include "harness/store/merge_baselines.h"
 #include "harness/store/merge_tasks.h"
 #include "harness/store/run_file.h"
 #include "harness/store/run_record.h"
@@ -262,6 +263,8 @@ static fl_status write_tasks(const merge *m, fl_run_file *file, fl_error *error)
     FL_TRY(FL_ALLOCATE(&tasks, m->count, error));
     for (size_t i = 0; i < m->count; i++) tasks[i] = m->inputs[i].tasks; /* borrowed */
     fl_status status = fl_merge_tasks_write(tasks, m->paths, m->count, file, error);
+    for (size_t t = 0; t < tasks[0].configs.count && status == FL_OK; t++)
+        status = fl_merge_baseline_task(m->paths, m->count, tasks[0].configs.items[t].label, file, error);
     fl_memory_free(tasks);
     return status;
 }
@@ -278,7 +281,10 @@ static fl_status write_merged(const merge *m, fl_run_file *file, fl_error *error
     fl_run_header header = {run_id, m->inputs[0].name, "", "merged", m->inputs[0].tier};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_record_write_config(file, m->common, error));
-    if (m->inputs[0].has_text) FL_TRY(fl_run_record_write_text_result(file, &m->pooled, error));
+    if (m->inputs[0].has_text) {
+        FL_TRY(fl_run_record_write_text_result(file, &m->pooled, error));
+        FL_TRY(fl_merge_baseline_texts(m->paths, m->count, file, error));
+    }
     FL_TRY(write_tasks(m, file, error));
     FL_TRY(
         write_texts(m, file, "/merged/run_id", offsetof(merge_input, run_id), "run id of each run", error));

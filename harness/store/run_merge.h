@@ -5,8 +5,8 @@
  * version; the same run twice; runs that differ in anything but name, text, seeds, mechanism file and which
  * items of a task they hold (path, subject, offset, limit; the seed of made items); runs of other weights;
  * runs that did not measure the same; two runs that hold the same item of a task. Task items are put together
- * and their metrics made anew (task_pool.h); comparisons with other variants (/baseline, /ablation) are not
- * pooled and not in the merged file. */
+ * and their metrics made anew (task_pool.h). The same cell without a part (/baseline, /ablation) is pooled
+ * likewise (merge_baselines.h). */
 #ifndef FL_STORE_RUN_MERGE_H
 #define FL_STORE_RUN_MERGE_H
 

@@ -137,6 +137,22 @@ fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *
     return status;
 }
 
+fl_status fl_run_record_read_comparison(fl_run_reader *reader, const char *root, fl_text_result *out,
+                                        fl_error *error) {
+    size_t count = 0;
+    const fl_measurement *rows = fl_measurements(&count);
+    fl_status status = FL_OK;
+    *out = (fl_text_result){0};
+    for (size_t i = 0; i < count && status == FL_OK; i++) {
+        if (rows[i].beside != NULL)
+            status = read_row(reader, root, &rows[i], out, error);
+        else if (rows[i].frozen)
+            status = read_row(reader, "", &rows[i], out, error);
+    }
+    if (status != FL_OK) fl_text_result_release(out);
+    return status;
+}
+
 fl_status fl_run_record_read_sequences(fl_run_reader *reader, const char *root, fl_text_result *out,
                                        fl_error *error) {
     size_t count = 0;

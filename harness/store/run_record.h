@@ -40,6 +40,10 @@ fl_status fl_run_record_write_comparison(fl_run_file *file, const char *root, co
  * datasets must fit together. */
 fl_status fl_run_record_read_text_result(fl_run_reader *reader, fl_text_result *out, fl_error *error);
 
+/* What a file keeps of the same run without a part, with what belongs to the frozen model and the text from the file's own
+ * result: enough to pool it. */
+fl_status fl_run_record_read_comparison(fl_run_reader *reader, const char *root, fl_text_result *out, fl_error *error);
+
 /* Of a result that lies under `root` ("" for the file's own, "/baseline/linear_off") what it has by sequence; all else in *out
  * is left as it is. Sizes that *out holds already must be the file's. */
 fl_status fl_run_record_read_sequences(fl_run_reader *reader, const char *root, fl_text_result *out, fl_error *error);

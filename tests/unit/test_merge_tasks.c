@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -139,6 +140,37 @@ static void compare_metrics(const comparison *c, const char *task) {
     fl_sweep_list_release(names, count);
 }
 
+static double baseline_metric(fl_run_reader *reader, const char *baseline, const char *task,
+                              const char *name) {
+    char group[PATH_BYTES];
+    double value = 0;
+    fl_error error;
+    snprintf(group, sizeof group, "/baseline/%s/tasks/%s", baseline, task);
+    if (fl_run_reader_attribute_number(reader, group, name, &value, &error) != FL_OK)
+        fail_msg("%s", error.message);
+    return value;
+}
+
+/* Accuracies of baselines and the comparison with them come from counts alone. */
+static void compare_baselines(const comparison *c, const char *task) {
+    static const char *const baselines[] = {"full", "linear_off"};
+    static const char *const names[] = {"n",
+                                        "acc",
+                                        "difference",
+                                        "difference_stderr",
+                                        "only_this_right",
+                                        "only_baseline_right",
+                                        "mcnemar_exact_p"};
+    for (size_t b = 0; b < 2; b++) {
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            const double x = baseline_metric(c->whole, baselines[b], task, names[i]),
+                         y = baseline_metric(c->merged, baselines[b], task, names[i]);
+            if (!(fabs(x - y) <= 1e-12))
+                fail_msg("%s of %s of %s: %.17g, merged %.17g", names[i], task, baselines[b], x, y);
+        }
+    }
+}
+
 static void test_merged_parts_equal_one_run_over_all_items(void **state) {
     (void)state;
     const char *model = fl_write_byte_model(__func__, fl_test_folder());
@@ -160,6 +192,8 @@ static void test_merged_parts_equal_one_run_over_all_items(void **state) {
     assert_true(c.numbers > 40 && c.texts > 8);
     static const char *const tasks[] = {"choices", "lambada_openai", "wikitext", "perplexity"};
     for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++) compare_metrics(&c, tasks[i]);
+    compare_baselines(&c, "choices");
+    compare_baselines(&c, "lambada_openai");
     /* Made with another seed in each run: all items of both. */
     assert_true(metric(c.merged, "passkey", "n") == 4);
     assert_true(metric(c.merged, "associative_recall", "n") == 6);
@@ -173,6 +207,76 @@ static void test_merged_parts_equal_one_run_over_all_items(void **state) {
     assert_true(shape[0] == 2 && n[0] == 3 && n[1] == 4);
     fl_memory_free(run);
     fl_memory_free(n);
+    fl_run_reader_close(c.whole);
+    fl_run_reader_close(c.merged);
+}
+
+/* A cell on sequences first .. last - 1 of six. */
+static const char *run_texts(const char *name, const char *model, int first, int last) {
+    char config[64], ids[64];
+    snprintf(config, sizeof config, "%s.yaml", name);
+    snprintf(ids, sizeof ids, "%s.json", name);
+    FILE *file = fopen(fl_inside(ids), "w");
+    for (int s = first; s < last; s++) {
+        fprintf(file, "%s[", s > first ? ", " : "[");
+        for (int t = 0; t < 30 + s; t++)
+            fprintf(file, "%s%d", t > 0 ? ", " : "", (t * 37 + s * 101 + t * t) % 320);
+        fputs("]", file);
+    }
+    fputs("]\n", file);
+    fclose(file);
+    fl_write_text(fl_inside(config),
+                  "name: %s\nmodel: {path: %s}\ntext: {ids: %s}\nvariant: {rule: gla, window: 8, sinks: 2}\n"
+                  "measure: {ablate: [exact]}\n",
+                  name, model, fl_inside(ids));
+    return run_cell(config, name);
+}
+
+typedef struct text_comparison {
+    fl_run_reader *whole, *merged;
+    size_t baseline, ablation, sequences;
+} text_comparison;
+
+static fl_status compare_text(void *context, const char *path, size_t rank, const size_t *shape,
+                              fl_error *error) {
+    text_comparison *c = context;
+    double *a = NULL, *b = NULL;
+    size_t a_rank = 0, b_rank = 0, a_shape[4] = {1, 1, 1, 1}, b_shape[4] = {1, 1, 1, 1}, elements = 1;
+    const bool baseline = strncmp(path, "/baseline/", 10) == 0,
+               ablation = strncmp(path, "/ablation/", 10) == 0,
+               sequences = strncmp(path, "/sequences/", 11) == 0;
+    if (!baseline && !ablation && !sequences) return FL_OK;
+    FL_TRY(fl_run_reader_doubles(c->whole, path, &a, &a_rank, a_shape, error));
+    FL_TRY(fl_run_reader_doubles(c->merged, path, &b, &b_rank, b_shape, error));
+    assert_true(a_rank == rank && b_rank == rank);
+    assert_memory_equal(a_shape, b_shape, rank * sizeof a_shape[0]);
+    for (size_t i = 0; i < rank; i++) elements *= shape[i];
+    for (size_t i = 0; i < elements; i++) {
+        if (!(fabs(a[i] - b[i]) <= 1e-11 * (1 + fabs(a[i]))))
+            fail_msg("%s[%zu]: %.17g, merged %.17g", path, i, a[i], b[i]);
+    }
+    fl_memory_free(a);
+    fl_memory_free(b);
+    c->baseline += baseline;
+    c->ablation += ablation;
+    c->sequences += sequences;
+    return FL_OK;
+}
+
+static void test_merged_texts_keep_baseline_ablation_and_sequences(void **state) {
+    (void)state;
+    const char *model = fl_write_byte_model(__func__, fl_test_folder());
+    const char *whole = run_texts("whole", model, 0, 6), *first = run_texts("first", model, 0, 2),
+               *rest = run_texts("rest", model, 2, 6);
+    char arguments[4 * PATH_BYTES];
+    text_comparison c = {0};
+    fl_error error = {0};
+    snprintf(arguments, sizeof arguments, "merge %s %s --out %s", first, rest, fl_inside("merged.h5"));
+    fl_expect(0, arguments, "2 runs pooled", NULL);
+    assert_int_equal(fl_run_reader_open(whole, &c.whole, NULL), FL_OK);
+    assert_int_equal(fl_run_reader_open(fl_inside("merged.h5"), &c.merged, NULL), FL_OK);
+    if (fl_run_reader_visit(c.whole, compare_text, &c, &error) != FL_OK) fail_msg("%s", error.message);
+    assert_true(c.baseline > 8 && c.baseline == c.ablation && c.sequences > 12);
     fl_run_reader_close(c.whole);
     fl_run_reader_close(c.merged);
 }
@@ -215,6 +319,7 @@ static void test_runs_with_the_same_item_or_other_settings_are_refused_by_name(v
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_merged_parts_equal_one_run_over_all_items),
+        TEST(test_merged_texts_keep_baseline_ablation_and_sequences),
         TEST(test_runs_with_the_same_item_or_other_settings_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,8 @@ static void assert_same_as_undisturbed(void) {
         assert_int_equal(fl_run_reader_open(path, &c.b, NULL), FL_OK);
         if (fl_run_reader_visit(c.a, compare_dataset, &c, &error) != FL_OK) fail_msg("%s", error.message);
         assert_true(c.compared > 60);
+        assert_true(fl_run_reader_has(c.b, "/sequences/squared_error") &&
+                    fl_run_reader_has(c.b, "/baseline/linear_off/sequences/kl"));
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) compare_metrics(&c, groups[g]);
         fl_run_reader_close(c.a);
         fl_run_reader_close(c.b);
