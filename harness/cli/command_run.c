@@ -13,6 +13,7 @@
 #include "harness/cli/cell_claim.h"
 #include "harness/cli/cell_list.h"
 #include "harness/cli/command.h"
+#include "harness/cli/words.h"
 #include "harness/cli/console.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
@@ -422,6 +423,7 @@ static const fl_positional positionals[] = {
     {.name = "CONFIG", .kind = FL_VALUE_FILE, .help = "a YAML file: one cell, or a sweep of them"},
     {.name = "KEY=VALUE",
      .kind = FL_VALUE_TEXT,
+     .words = fl_words_assignments,
      .optional = true,
      .repeated = true,
      .help = "overrides a key of it, also inside: variant.window=120, text.sequences=4"},

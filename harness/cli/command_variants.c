@@ -6,6 +6,7 @@
 #include "attn_variants/variant.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/option_text.h"
 #include "harness/cli/words.h"
 #include "harness/config/options.h"
 
@@ -14,19 +15,9 @@ enum { MAX_RULES = 128 };
 static const char *const gate_kinds[] = {"none", "one per head", "one per key channel"};
 
 static void print_option_type(const fl_option *option) {
-    static const char *const names[] = {
-        [FL_OPTION_BOOL] = "true or false",    [FL_OPTION_SIZE] = "whole number",
-        [FL_OPTION_INTEGER] = "integer",       [FL_OPTION_SEED] = "seed",
-        [FL_OPTION_NUMBER] = "number",         [FL_OPTION_STRING] = "text",
-        [FL_OPTION_SIZES] = "list of numbers", [FL_OPTION_NODE] = "mapping or list",
-    };
-    if (option->type != FL_OPTION_CHOICE) {
-        printf("%s", names[option->type]);
-        if (option->minimum != option->maximum) printf(" from %g to %g", option->minimum, option->maximum);
-        return;
-    }
-    for (size_t i = 0; option->choices[i] != NULL; i++)
-        printf("%s%s", i > 0 ? " | " : "", option->choices[i]);
+    fl_text_builder text = {0};
+    if (fl_option_type_text(option, NULL, &text, NULL) == FL_OK) printf("%s", text.text);
+    fl_text_builder_release(&text);
 }
 
 static void print_options(const fl_rule *rule) {
