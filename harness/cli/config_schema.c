@@ -362,27 +362,32 @@ static cJSON *reference(const char *path) {
     return object_with("$ref", cJSON_CreateString(text));
 }
 
-/* Dotted keys; each a list of values, or a value. Of keys in a form of several, and of lists, the value is
- * anything. */
-static cJSON *settings_schema(bool lists) {
+/* What a dotted key is given in a part of a sweep. */
+typedef enum setting_form { VALUE, LIST_OF_VALUES, LIST_OF_NAMES } setting_form;
+
+static cJSON *setting_schema(const fl_catalogue_key *key, setting_form form) {
+    if (form == LIST_OF_NAMES)
+        return parse("{\"type\":\"array\",\"items\":{\"type\":[\"string\",\"number\",\"null\"]}}");
+    /* Of a key that only one form of its mapping has, anything. */
+    cJSON *value = key->section.when != NULL ? cJSON_CreateObject() : reference(key->path);
+    if (form == VALUE) return value;
+    cJSON *list = parse("{\"type\":\"array\",\"minItems\":1}");
+    cJSON_AddItemToObject(list, "items", value);
+    return list;
+}
+
+/* A mapping of dotted keys. Of keys of tasks, which are counted, the value is anything. */
+static cJSON *settings_schema(setting_form form) {
     size_t count = 0;
     const fl_catalogue_key *keys = fl_option_catalogue(&count);
     cJSON *properties = NULL, *object = closed_object(&properties);
     for (size_t i = 0; i < count; i++) {
         const bool swept = strncmp(keys[i].path, "sweep", 5) == 0 || strncmp(keys[i].path, "tasks.", 6) == 0;
         if (swept || cJSON_GetObjectItem(properties, keys[i].path) != NULL) continue;
-        cJSON *value = keys[i].section.when != NULL ? cJSON_CreateObject() : reference(keys[i].path);
-        if (lists) {
-            cJSON *list = parse("{\"type\":\"array\",\"minItems\":1}");
-            cJSON_AddItemToObject(list, "items", value);
-            value = list;
-        }
-        cJSON_AddItemToObject(properties, keys[i].path, value);
+        cJSON_AddItemToObject(properties, keys[i].path, setting_schema(&keys[i], form));
     }
-    cJSON_AddItemToObject(
-        object, "patternProperties",
-        object_with("^tasks\\.[0-9]+(\\.[a-z_]+)?$",
-                    lists ? parse("{\"type\":\"array\",\"minItems\":1}") : cJSON_CreateObject()));
+    cJSON *of_task = form == VALUE ? cJSON_CreateObject() : parse("{\"type\":\"array\",\"minItems\":1}");
+    cJSON_AddItemToObject(object, "patternProperties", object_with("^tasks\\.[0-9]+(\\.[a-z_]+)?$", of_task));
     return object;
 }
 
@@ -393,11 +398,14 @@ static cJSON *list_of(cJSON *items) {
 }
 
 static void fill_sweep(cJSON *sweep) {
-    cJSON *properties = cJSON_GetObjectItem(sweep, "properties");
-    cJSON_ReplaceItemInObject(properties, "grid", settings_schema(true));
-    cJSON_ReplaceItemInObject(properties, "zip", settings_schema(true));
-    cJSON_ReplaceItemInObject(properties, "list", list_of(settings_schema(false)));
-    cJSON_ReplaceItemInObject(properties, "exclude", list_of(settings_schema(false)));
+    cJSON *properties = cJSON_GetObjectItem(sweep, "properties"), *entry = settings_schema(VALUE);
+    cJSON_AddItemToObject(cJSON_GetObjectItem(entry, "properties"), "label",
+                          parse("{\"type\":[\"string\",\"number\",\"null\"]}"));
+    cJSON_ReplaceItemInObject(properties, "grid", settings_schema(LIST_OF_VALUES));
+    cJSON_ReplaceItemInObject(properties, "zip", settings_schema(LIST_OF_VALUES));
+    cJSON_ReplaceItemInObject(properties, "labels", settings_schema(LIST_OF_NAMES));
+    cJSON_ReplaceItemInObject(properties, "list", list_of(entry));
+    cJSON_ReplaceItemInObject(properties, "exclude", list_of(settings_schema(VALUE)));
 }
 
 static cJSON *rule_name_schema(void) {

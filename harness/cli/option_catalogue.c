@@ -44,6 +44,7 @@ static const struct {
     {"tasks", "a list of mappings", NULL},
     {"sweep.grid", "{dotted.key: [values], ...}", NULL},
     {"sweep.zip", "{dotted.key: [values], ...}", NULL},
+    {"sweep.labels", "{dotted.key: [names], ...}", NULL},
     {"sweep.list", "[{dotted.key: value, ...}, ...]", NULL},
     {"sweep.exclude", "[{dotted.key: value, ...}, ...]", NULL},
 };

@@ -27,6 +27,13 @@ static void test_page_is_what_the_program_says(void **state) {
     if (strcmp(page, output) != 0)
         fail_msg("docs/configuration.md is not what `frostline config --markdown` prints; make it anew: "
                  "build/release/frostline config --markdown > docs/configuration.md");
+    /* A value that is a mapping has its keys on the page, or its form is told in option_catalogue.c. */
+    for (const char *line = strstr(page, "\n| `"); line != NULL; line = strstr(line + 1, "\n| `")) {
+        const char *end = strchr(line + 1, '\n'), *kind = strstr(line, " | mapping | "),
+                   *below = strstr(line, "; keys below |");
+        if (kind != NULL && kind < end && (below == NULL || below > end))
+            fail_msg("nothing is said of what is in%.*s", (int)(end - line), line);
+    }
     fl_memory_free(page);
     fl_memory_free(output);
 }
@@ -78,6 +85,9 @@ static const config_case cases[] = {
     {true, "sweep: {zip: {variant.window: [4, 8], variant.sinks: [0, 1]}}\n"},
     {true, "sweep: {list: [{variant.rule: kda}, {variant.rule: gla, variant.gate: {bias: 2}}]}\n"},
     {true, "variant: {rule: kda}\nsweep: {grid: {variant.gate: [null, {source: constant, value: 1}]}}\n"},
+    {true, "sweep: {grid: {variant.window: [4, 8]}, labels: {variant.window: [narrow, null]}}\n"},
+    {true, "sweep: {list: [{variant.window: 4, label: narrow}, {variant.window: 8}]}\n"},
+    {false, "sweep: {grid: {variant.window: [4, 8]}, labels: {variant.windw: [narrow, wide]}}\n"},
     {true, "train: {objective: none}\n"},
     {true, "tasks: [{name: passkey, lengths: [64]}, {name: mqar, label: again, pairs: 4}]\n"},
     {false, "variants: {rule: kda}\n"},
