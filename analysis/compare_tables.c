@@ -8,7 +8,18 @@
 
 enum { COLUMNS = 8, CELL_BYTES = 640, NUMBER_BYTES = 48 };
 
-static const char *const headings[COLUMNS] = {"cell", "figure", "A", "B", "B - A", "95 % interval", "p", "n"};
+/* [COLUMNS]; difference: room for the heading of the fifth. */
+static void fill_headings(const fl_run_comparison *c, const char *out[COLUMNS], char difference[CELL_BYTES]) {
+    snprintf(difference, CELL_BYTES, "%s - %s", c->sides[1], c->sides[0]);
+    const char *const names[COLUMNS] = {"cell",     "figure",        c->sides[0], c->sides[1],
+                                        difference, "95 % interval", "p",         "n"};
+    for (size_t k = 0; k < COLUMNS; k++) out[k] = names[k];
+}
+
+/* A set beside its own baselines. */
+static bool is_own(const fl_run_comparison *c) {
+    return strcmp(c->sides[1], "run") == 0;
+}
 
 static bool is_older(const fl_run_comparison *c, const fl_figure_difference *figure) {
     return c->pairs[figure->pair].first->older || c->pairs[figure->pair].second->older;
@@ -59,7 +70,7 @@ typedef struct widths {
     int of[COLUMNS];
 } widths;
 
-static widths measure(const fl_run_comparison *c) {
+static widths measure(const fl_run_comparison *c, const char *const headings[COLUMNS]) {
     widths w;
     char cells[COLUMNS][CELL_BYTES];
     for (size_t k = 0; k < COLUMNS; k++) w.of[k] = (int)strlen(headings[k]);
@@ -84,6 +95,13 @@ static const char *value_or_none(const char *value) {
 /* What says how the two differ: in every cell, as wholes. */
 static void write_head(const fl_run_comparison *c, const char *const names[2], const char *bullet,
                        FILE *stream) {
+    if (is_own(c)) {
+        fprintf(stream, "%s%s (%zu run%s), each against %s\n", bullet, names[0], c->first->count,
+                c->first->count == 1 ? "" : "s",
+                strcmp(c->sides[0], "full model") == 0 ? "the full model"
+                                                       : "itself with the linear part off");
+        return;
+    }
     fprintf(stream, "%sA: %s (%zu run%s)\n%sB: %s (%zu run%s)\n", bullet, names[0], c->first->count,
             c->first->count == 1 ? "" : "s", bullet, names[1], c->second->count,
             c->second->count == 1 ? "" : "s");
@@ -120,7 +138,8 @@ static void write_tail(const fl_run_comparison *c, const char *bullet, FILE *str
         fprintf(stream, "%sno partner for %s of %s (%s)\n", bullet, c->alone[i]->label,
                 i < c->alone_first ? "A" : "B", c->alone[i]->run_id);
     if (c->pair_count == 0) fprintf(stream, "%sno cell of A has a partner in B\n", bullet);
-    if (older) fprintf(stream, "%s* one of the two was made by other code than this program's\n", bullet);
+    if (is_own(c) && c->figure_count == 0) fprintf(stream, "%sno run has such a baseline\n", bullet);
+    if (older) fprintf(stream, "%s* made by other code than this program's\n", bullet);
     fprintf(
         stream,
         "%stexts: bootstrap over the n sequences both have measured; items: McNemar's exact test over the n "
@@ -129,8 +148,10 @@ static void write_tail(const fl_run_comparison *c, const char *bullet, FILE *str
 }
 
 void fl_compare_tables_text(const fl_run_comparison *c, const char *const names[2], FILE *stream) {
-    const widths w = measure(c);
-    char cells[COLUMNS][CELL_BYTES];
+    const char *headings[COLUMNS];
+    char cells[COLUMNS][CELL_BYTES], difference[CELL_BYTES];
+    fill_headings(c, headings, difference);
+    const widths w = measure(c, headings);
     write_head(c, names, "", stream);
     fprintf(stream, "\n");
     if (c->figure_count > 0) print_cells(headings, &w, stream);
@@ -155,7 +176,9 @@ static void write_markdown_cell(const char *text, FILE *stream) {
 }
 
 void fl_compare_tables_markdown(const fl_run_comparison *c, const char *const names[2], FILE *stream) {
-    char cells[COLUMNS][CELL_BYTES];
+    const char *headings[COLUMNS];
+    char cells[COLUMNS][CELL_BYTES], difference[CELL_BYTES];
+    fill_headings(c, headings, difference);
     write_head(c, names, "* ", stream);
     fprintf(stream, "\n");
     for (size_t k = 0; k < COLUMNS; k++) write_markdown_cell(headings[k], stream);

@@ -11,7 +11,7 @@
 void fl_compare_tables_text(const fl_run_comparison *comparison, const char *const names[2], FILE *stream);
 void fl_compare_tables_markdown(const fl_run_comparison *comparison, const char *const names[2], FILE *stream);
 
-/* RFC 4180, one row a cell and figure, all digits: run_a, run_b, cell_a, cell_b, figure, units, a, b, difference, low, high,
+/* RFC 4180, one row a cell and figure, nine digits: run_a, run_b, cell_a, cell_b, figure, units, a, b, difference, low, high,
  * level, p, test, n, why_not. */
 void fl_compare_tables_csv(const fl_run_comparison *comparison, FILE *stream);
 

@@ -158,8 +158,9 @@ static side side_of(const fl_run_sums *run, fl_interval_side which, const metric
 
 /* Columns of a side: numerator and denominator; or the count, then error, sum and squares of every layer. */
 typedef struct column_layout {
-    size_t layers; /* 0: not by layer */
-    size_t width;  /* columns of a side */
+    size_t layers;     /* 0: not by layer */
+    size_t width;      /* columns of a side */
+    size_t statistics; /* 1, or the mean and every layer's */
     size_t sides;
     bool exponential;
 } column_layout;
@@ -201,7 +202,7 @@ static size_t fill_units(const side *sides, const column_layout *layout, double 
     return used;
 }
 
-/* out: the value; by layer the mean, then every layer's. */
+/* out [statistics]: the value; by layer the mean, then every layer's. */
 static void side_values(const column_layout *layout, const double *totals, double sign, double *out) {
     if (layout->layers == 0) {
         const double ratio = totals[0] / totals[1];
@@ -212,7 +213,7 @@ static void side_values(const column_layout *layout, const double *totals, doubl
     for (size_t l = 0; l < layout->layers; l++) {
         const double *layer = totals + 1 + 3 * l, centre = layer[1] / totals[0];
         const double nmse = layer[0] / (layer[2] - centre * layer[1]);
-        out[1 + l] += sign * nmse;
+        if (layout->statistics > 1) out[1 + l] += sign * nmse;
         mean += nmse / (double)layout->layers;
     }
     out[0] += sign * mean;
@@ -220,7 +221,7 @@ static void side_values(const column_layout *layout, const double *totals, doubl
 
 static void statistic(const void *context, const double *totals, double *out) {
     const column_layout *layout = context;
-    for (size_t i = 0; i <= layout->layers; i++) out[i] = 0.0;
+    for (size_t i = 0; i < layout->statistics; i++) out[i] = 0.0;
     for (size_t i = 0; i < layout->sides; i++)
         side_values(layout, totals + i * layout->width, i == 0 ? 1.0 : -1.0, out);
 }
@@ -248,7 +249,7 @@ static fl_status resample(const column_layout *layout, size_t units, double *sum
     const fl_bootstrap bootstrap = {.units = units,
                                     .columns = layout->sides * layout->width,
                                     .sums = sums,
-                                    .statistics = 1 + layout->layers,
+                                    .statistics = layout->statistics,
                                     .statistic = statistic,
                                     .context = layout};
     fl_bootstrap_result *results = NULL;
@@ -256,7 +257,7 @@ static fl_status resample(const column_layout *layout, size_t units, double *sum
     fl_status status = fl_bootstrap_run(&bootstrap, results, error);
     if (status == FL_OK) {
         *out = interval_from(&results[0], units, layout->sides == 2);
-        for (size_t l = 0; layers != NULL && l < layout->layers; l++)
+        for (size_t l = 0; l + 1 < layout->statistics; l++)
             layers[l] = interval_from(&results[1 + l], units, layout->sides == 2);
     }
     fl_memory_free(results);
@@ -269,6 +270,7 @@ static fl_status interval_over(const side *sides, size_t count, const metric_row
     const char *why_not = NULL;
     column_layout layout = {.sides = count, .exponential = row->exponential};
     if (row->sum != NULL) layout.layers = sides[0].run->own.layers;
+    layout.statistics = layers != NULL ? 1 + layout.layers : 1;
     layout.width = row->sum != NULL ? 1 + 3 * layout.layers : 2;
     for (size_t i = 0; i < count && why_not == NULL; i++) why_not = sides[i].why_not;
     if (why_not == NULL && row->sum != NULL && sides[count - 1].run->own.layers != layout.layers)

@@ -70,13 +70,13 @@ static size_t pair_items(const item_column *first, item_column *second, double *
     return pairs;
 }
 
-static fl_interval interval_of(const fl_paired_comparison *paired) {
-    const double z = fl_normal_quantile(0.5 * (1.0 + FL_BOOTSTRAP_LEVEL));
-    fl_interval out = {.estimate = paired->difference, .level = FL_BOOTSTRAP_LEVEL};
-    out.low = paired->difference - z * paired->difference_stderr;
-    out.high = paired->difference + z * paired->difference_stderr;
-    out.p = paired->exact_p;
-    out.sequences = paired->count;
+fl_interval fl_item_pairs_interval(double difference, double difference_stderr, double exact_p,
+                                   double items) {
+    const double half = fl_normal_quantile(0.5 * (1.0 + FL_BOOTSTRAP_LEVEL)) * difference_stderr;
+    fl_interval out = {.estimate = difference, .level = FL_BOOTSTRAP_LEVEL, .p = exact_p};
+    out.low = difference - half;
+    out.high = difference + half;
+    out.sequences = items >= 0 && items < 1e15 ? (size_t)items : 0;
     out.known = isfinite(out.low);
     out.why_not = out.known ? "" : "one item alone says nothing of its spread";
     return out;
@@ -101,7 +101,9 @@ fl_status fl_item_pairs_compare(fl_run_reader *first, fl_run_reader *second, con
         const size_t pairs = pair_items(&a, &b, x, y);
         fl_paired_comparison paired;
         if (pairs > 0) FL_TRY_DONE(status, fl_metric_compare(x, y, pairs, &paired, error));
-        if (pairs > 0) *out = interval_of(&paired);
+        if (pairs > 0)
+            *out = fl_item_pairs_interval(paired.difference, paired.difference_stderr, paired.exact_p,
+                                          (double)pairs);
     }
 done:
     fl_memory_free(x);

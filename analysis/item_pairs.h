@@ -14,4 +14,7 @@
 fl_status fl_item_pairs_compare(fl_run_reader *first, fl_run_reader *second, const char *task, const char *column,
                                 fl_interval *out, fl_error *error);
 
+/* The same from what a run file says of the comparison. */
+fl_interval fl_item_pairs_interval(double difference, double difference_stderr, double exact_p, double items);
+
 #endif

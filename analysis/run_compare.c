@@ -205,10 +205,90 @@ fl_status fl_run_compare(const fl_run_set *first, const fl_run_set *second, fl_r
                          fl_error *error) {
     fl_run_comparison *c = NULL;
     FL_TRY(FL_ALLOCATE(&c, 1, error));
+    c->sides[0] = "A";
+    c->sides[1] = "B";
     c->first = first;
     c->second = second;
     fl_status status = match(c, error);
     for (size_t i = 0; i < c->pair_count && status == FL_OK; i++) status = compare_pair(c, i, error);
+    if (status == FL_OK)
+        *out = c;
+    else
+        fl_run_comparison_destroy(c);
+    return status;
+}
+
+/* The run file's own figure of the baseline: "linear_off/nmse", "full_perplexity". */
+static double baseline_value(const fl_run_entry *run, fl_interval_side baseline, const char *metric) {
+    char name[FL_FIGURE_BYTES];
+    snprintf(name, sizeof name, "%s%s", baseline == FL_SIDE_FULL ? "full_" : "linear_off/", metric);
+    return fl_run_metric_value(run, name);
+}
+
+static fl_status baseline_texts(fl_run_comparison *c, size_t pair, fl_interval_side baseline,
+                                const fl_run_sums *sums, fl_error *error) {
+    const fl_run_entry *run = c->pairs[pair].second;
+    fl_interval_metric metric;
+    for (size_t m = 0; fl_interval_metric_at(m, &metric); m++) {
+        fl_figure_difference row = {.pair = pair, .units = metric.units, .test = "bootstrap"};
+        row.first = baseline_value(run, baseline, metric.name);
+        row.second = fl_run_metric_value(run, metric.name);
+        FL_TRY(fl_interval_against(sums, baseline, metric.name, &row.difference, NULL, error));
+        if (isnan(row.first) && isnan(row.difference.estimate)) continue;       /* it has no such baseline */
+        if (isnan(row.first)) row.first = row.second - row.difference.estimate; /* kept as sums alone */
+        snprintf(row.figure, sizeof row.figure, "%s", metric.heading);
+        FL_TRY(add_figure(c, &row, error));
+    }
+    return FL_OK;
+}
+
+static double task_value(const fl_run_entry *run, const char *place, const char *task, const char *metric) {
+    char name[2 * FL_FIGURE_BYTES];
+    snprintf(name, sizeof name, "%s%.256s/%s", place, task, metric);
+    return fl_run_metric_value(run, name);
+}
+
+static fl_status baseline_tasks(fl_run_comparison *c, size_t pair, fl_interval_side baseline,
+                                fl_error *error) {
+    const fl_run_entry *run = c->pairs[pair].second;
+    const char *place = baseline == FL_SIDE_FULL ? "full/tasks/" : "linear_off/tasks/";
+    for (size_t t = 0; t < run->task_count; t++) {
+        const char *task = run->tasks[t];
+        const double difference = task_value(run, place, task, "difference");
+        fl_figure_difference row = {.pair = pair, .units = "1", .test = "McNemar"};
+        if (isnan(difference)) continue;
+        row.first = task_value(run, place, task, "acc");
+        row.second = task_value(run, "tasks/", task, "acc");
+        row.difference = fl_item_pairs_interval(difference, task_value(run, place, task, "difference_stderr"),
+                                                task_value(run, place, task, "mcnemar_exact_p"),
+                                                task_value(run, place, task, "n"));
+        snprintf(row.figure, sizeof row.figure, "%.170s, acc", task);
+        FL_TRY(add_figure(c, &row, error));
+    }
+    return FL_OK;
+}
+
+static fl_status compare_with_baseline(fl_run_comparison *c, fl_interval_side baseline, fl_error *error) {
+    for (size_t r = 0; r < c->first->count; r++) {
+        fl_run_sums *sums = NULL;
+        FL_TRY(add_pair(c, &c->first->runs[r], &c->first->runs[r], error));
+        FL_TRY(fl_run_sums_read(c->first->runs[r].path, &sums, error));
+        fl_status status = baseline_texts(c, r, baseline, sums, error);
+        fl_run_sums_destroy(sums);
+        FL_TRY(status);
+        FL_TRY(baseline_tasks(c, r, baseline, error));
+    }
+    return FL_OK;
+}
+
+fl_status fl_run_compare_baseline(const fl_run_set *set, fl_interval_side baseline, fl_run_comparison **out,
+                                  fl_error *error) {
+    fl_run_comparison *c = NULL;
+    FL_TRY(FL_ALLOCATE(&c, 1, error));
+    c->sides[0] = baseline == FL_SIDE_FULL ? "full model" : "linear off";
+    c->sides[1] = "run";
+    c->first = c->second = set;
+    fl_status status = compare_with_baseline(c, baseline, error);
     if (status == FL_OK)
         *out = c;
     else

@@ -3,7 +3,7 @@
  * Cells are matched by run id, then by their configuration without the keys in which the two sets differ as wholes (one value,
  * or none, throughout the first set and another throughout the second). A set of one run is compared with every run of the
  * other. What remains is listed as without a partner. Differences are second minus first: of texts by intervals.h (bootstrap
- * over the sequences both have measured), of task items by McNemar's exact test over the items both have (item_pairs.h). */
+ * over the sequences both have measured), of task items by McNemar's exact test over the items both have (item_pairs.h). A set can also be compared with its own baselines. */
 #ifndef FL_ANALYSIS_RUN_COMPARE_H
 #define FL_ANALYSIS_RUN_COMPARE_H
 
@@ -34,6 +34,7 @@ typedef struct fl_figure_difference {
 } fl_figure_difference;
 
 typedef struct fl_run_comparison {
+    const char *sides[2]; /* what the columns of the two are called: "A", "B"; "linear off", "run" */
     const fl_run_set *first, *second; /* borrowed */
     size_t pair_count, key_count, figure_count, alone_count;
     fl_run_pair *pairs;
@@ -45,6 +46,10 @@ typedef struct fl_run_comparison {
 
 /* Both sets must outlive the comparison. No pair at all is no error. */
 fl_status fl_run_compare(const fl_run_set *first, const fl_run_set *second, fl_run_comparison **out, fl_error *error);
+/* Every run of a set with its linear part off (FL_SIDE_LINEAR_OFF), or the full model (FL_SIDE_FULL), against the run itself. Of
+ * tasks the run file's own comparison (/baseline/.../tasks). Runs without such a baseline have no figures. */
+fl_status fl_run_compare_baseline(const fl_run_set *set, fl_interval_side baseline, fl_run_comparison **out,
+                                  fl_error *error);
 /* NULL is fine. */
 void fl_run_comparison_destroy(fl_run_comparison *comparison);
 

@@ -143,7 +143,34 @@ static void test_the_command_prints_and_writes_the_table(void **state) {
     fl_memory_free(markdown);
     snprintf(arguments, sizeof arguments, "compare %s %s", fl_inside("a"), fl_inside("nowhere"));
     fl_expect(1, arguments, "nowhere", NULL);
-    fl_expect(2, "compare results", "B", NULL);
+    fl_expect(2, "compare", "A", NULL);
+}
+
+static void test_a_sweep_is_compared_with_its_own_baselines(void **state) {
+    (void)state;
+    char arguments[2048];
+    fl_run_set *a = NULL;
+    fl_run_comparison *c = NULL;
+    write_sweep(__func__, "a", 8, "none, gla, kda");
+    load("a", &a);
+    OK(fl_run_compare_baseline(a, FL_SIDE_LINEAR_OFF, &c, &problem));
+    assert_int_equal(c->figure_count, 2 * 8); /* `none` has no linear part to be without */
+    for (size_t i = 0; i < c->figure_count; i++) {
+        const fl_figure_difference *f = &c->figures[i];
+        assert_true(f->difference.known && isfinite(f->first) && f->difference.p > 0);
+        assert_true(fabs(f->second - f->first - f->difference.estimate) < 1e-9 * (1 + fabs(f->first)));
+    }
+    fl_run_comparison_destroy(c);
+    OK(fl_run_compare_baseline(a, FL_SIDE_FULL, &c, &problem));
+    assert_int_equal(c->figure_count, 3 * 3); /* perplexity, cross entropy, accuracy */
+    fl_run_comparison_destroy(c);
+    fl_run_set_destroy(a);
+    snprintf(arguments, sizeof arguments, "compare %s", fl_inside("a"));
+    fl_expect(0, arguments, "each against itself with the linear part off", "run - linear off", NULL);
+    snprintf(arguments, sizeof arguments, "compare %s --with full", fl_inside("a"));
+    fl_expect(0, arguments, "each against the full model", "recall, acc", NULL);
+    snprintf(arguments, sizeof arguments, "compare %s %s --with full", fl_inside("a"), fl_inside("a"));
+    fl_expect(2, arguments, "--with is for one set of runs", NULL);
 }
 
 static void test_one_run_is_compared_with_every_other(void **state) {
@@ -170,6 +197,7 @@ int main(void) {
         TEST(test_items_are_paired_by_their_hashes),
         TEST(test_cells_are_matched_by_what_they_share),
         TEST(test_the_command_prints_and_writes_the_table),
+        TEST(test_a_sweep_is_compared_with_its_own_baselines),
         TEST(test_one_run_is_compared_with_every_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
