@@ -99,7 +99,7 @@ typedef struct fl_rule_parameter {
  * <name>.w1 [E][rank] and <name>.w2 [rank][H*width], and <name>.bias [H*width]; rank is `variant.factors.rank`. */
 typedef struct fl_rule_factor {
     const char *name;
-    const char *axes;  /* of a head: "1", "D", "M" or "MD" (M micro steps, D head dimension) */
+    const char *axes;  /* of a head: "1", "D", "M", "MD" or "S" (M micro steps, D head dimension, S slots) */
     fl_gate_activation activation;
     double bias;       /* initial */
     const char *help;
@@ -142,6 +142,7 @@ typedef struct fl_rule {
      * resolve: the transition when it depends on options. */
     size_t (*key_dim)(size_t head_dim, const void *options);
     size_t (*micro_steps)(const void *options);
+    size_t (*slots)(const void *options); /* S of a factor's axes */
     fl_status (*check)(const fl_attention_shape *shape, const void *options, fl_error *error);
     fl_transition (*resolve)(const void *options);
     /* shared_normaliser when it depends on options (a feature map). */
@@ -197,6 +198,8 @@ bool fl_rule_is_own(const fl_rule *rule, const void *options);
 bool fl_rule_takes_beta(const fl_rule *rule, const void *options);
 /* Floats a head of factor `index`; 0 where it is not in use. */
 size_t fl_rule_factor_width(const fl_rule *rule, size_t index, size_t head_dim, const void *options);
+/* Such factors are of low rank: wider than a number a head or micro step. */
+bool fl_rule_factor_is_wide(const fl_rule_factor *factor);
 bool fl_rule_parameter_used(const fl_rule *rule, size_t index, const void *options);
 
 /* Shared pieces of prepare functions. unit: y = x / max(||x||, 1e-12), returns ||x||. unit_backward: gx from gy. */

@@ -89,7 +89,7 @@ static void add_factors(fl_table_builder *builder) {
     for (size_t i = 0; i < rule->factor_count; i++) {
         size_t width = fl_rule_factor_width(rule, i, shape->head_dim, variant->rule_options);
         size_t columns = shape->query_heads * width, rank = variant->factor_rank;
-        bool wide = strcmp(rule->factors[i].axes, "1") != 0 && strcmp(rule->factors[i].axes, "M") != 0;
+        bool wide = fl_rule_factor_is_wide(&rule->factors[i]);
         char name[sizeof builder->mechanism->tensors[0].name];
         if (width == 0) continue;
         snprintf(name, sizeof name, "%s.%s", rule->factors[i].name, wide ? "w1" : "weight");

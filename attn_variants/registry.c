@@ -35,7 +35,8 @@
     RULE(dpfp)                                                                                               \
     RULE(rodimus)                                                                                            \
     RULE(rwkv6)                                                                                              \
-    RULE(mlstm)
+    RULE(mlstm)                                                                                              \
+    RULE(gsa)
 
 #define DECLARE(name) extern const fl_rule fl_rule_##name;
 #define LIST(name) &fl_rule_##name,
@@ -77,6 +78,10 @@ bool fl_rule_takes_beta(const fl_rule *rule, const void *options) {
     return rule->beta && (rule->takes_beta == NULL || rule->takes_beta(options));
 }
 
+bool fl_rule_factor_is_wide(const fl_rule_factor *factor) {
+    return strpbrk(factor->axes, "DS") != NULL;
+}
+
 bool fl_rule_parameter_used(const fl_rule *rule, size_t index, const void *options) {
     const fl_rule_parameter *parameter = &rule->parameters[index];
     return parameter->used == NULL || parameter->used(options);
@@ -88,6 +93,7 @@ size_t fl_rule_factor_width(const fl_rule *rule, size_t index, size_t head_dim, 
     size_t width = 1;
     for (const char *letter = factor->axes; *letter != '\0'; letter++) {
         if (*letter == 'D') width *= head_dim;
+        if (*letter == 'S') width *= rule->slots(options);
         if (*letter == 'M') width *= fl_rule_micro_steps(rule, options);
     }
     return width;
@@ -156,7 +162,7 @@ static const char *parameter_fault(const fl_rule_parameter *parameter) {
 }
 
 static const char *factor_fault(const fl_rule_factor *factor) {
-    static const char *const axes[] = {"1", "D", "M", "MD"};
+    static const char *const axes[] = {"1", "D", "M", "MD", "S"};
     if (factor->name == NULL || factor->name[0] == '\0') return "a factor without a name";
     if (factor->help == NULL) return "a factor without help";
     if (!isfinite(factor->bias)) return "a factor with a bias that is not finite";

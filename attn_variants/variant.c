@@ -293,7 +293,8 @@ static fl_status bind_factors(fl_variant *variant, const fl_node *node, fl_resol
                               fl_error *error) {
     bool wide = false;
     for (size_t i = 0; i < variant->rule->factor_count; i++)
-        wide = wide || fl_rule_factor_width(variant->rule, i, 2, variant->rule_options) > 1;
+        wide = wide || (fl_rule_factor_is_wide(&variant->rule->factors[i]) &&
+                        fl_rule_factor_width(variant->rule, i, 1, variant->rule_options) > 0);
     if (!wide) {
         return is_given(node) ? fl_node_error(node, error, "rule %s projects nothing wide of its own%s",
                                               variant->rule->name,

@@ -333,6 +333,24 @@ def main():
           {"q": small["q"], "k": small["k"], "v": qkv["v"], "p.s4d.step": torch.log(torch.rand(H, D) * 0.1 + 0.001),
            "p.s4d.lin_rate": random(H, D, scale=0.1) - 0.69, "p.s4d.frequency": torch.arange(D) * math.pi + torch.zeros(H, 1)}, of_s4d_lin)
 
+    gsa = fla("gsa/naive.py")
+
+    def of_gsa(t):
+        g = F.logsigmoid(wide(t, "gsa.forget")) / 8
+        s = 1 - g.exp()
+        out, keys, values = [], torch.zeros(H, 64, D), torch.zeros(H, 64, D)
+        for i in range(T):  # fla's two passes in one loop, kept differentiable; its own output is compared below
+            a = g[i].exp()[..., None]
+            keys, values = a * keys + s[i][..., None] * t["k"][i][:, None], a * values + s[i][..., None] * t["v"][i][:, None]
+            p = torch.softmax(torch.einsum("hmd,hd->hm", keys, t["q"][i]) * D**-0.5, -1)
+            out.append(torch.einsum("hm,hmd->hd", p, values))
+        with torch.no_grad():
+            theirs = gsa.naive_recurrent_gsa(*batched(t["q"], t["k"], t["v"], s, g))[0]
+            assert distance(torch.stack(out), theirs[0]) < 1e-12
+        return torch.stack(out), torch.cat([keys, values], 1).reshape(H, -1)
+
+    check("gsa", "fla gsa/naive.py", f"{{rule: gsa, factors: {{rank: {RANK}}}}}", {**inputs, **low_rank("gsa.forget", H * 64)}, of_gsa)
+
     def of_mlstm(t):
         f, i, state, n, out = torch.sigmoid(narrow(t, "gate")), torch.exp(narrow(t, "mlstm.input")), torch.zeros(H, D, D), torch.zeros(H, D), []
         for j in range(T):

@@ -54,14 +54,11 @@ static void print_parameters(const fl_rule *rule) {
     }
 }
 
-static bool is_wide(const fl_rule_factor *factor) {
-    return strchr(factor->axes, 'D') != NULL;
-}
-
 static void print_factors(const fl_rule *rule) {
     if (rule->factor_count == 0) return;
     printf("\nprojected from the block's input for every token (layers.<i>.NAME.%s)\n",
-           is_wide(&rule->factors[0]) ? "{w1, w2, bias}, rank variant.factors.rank" : "{weight, bias}");
+           fl_rule_factor_is_wide(&rule->factors[0]) ? "{w1, w2, bias}, rank variant.factors.rank"
+                                                     : "{weight, bias}");
     for (size_t i = 0; i < rule->factor_count; i++) {
         const fl_rule_factor *factor = &rule->factors[i];
         printf("  %-22s ", factor->name);

@@ -105,16 +105,19 @@ static void find_factors(const world *w, size_t t, size_t h, token_inputs *token
         size_t width = 1;
         if (strchr(factor->axes, 'D') != NULL) width *= w->d;
         if (strchr(factor->axes, 'M') != NULL) width *= w->micro;
+        if (strchr(factor->axes, 'S') != NULL) width *= rule->slots(w->variant->rule_options);
         if (part(w, factor->name, "bias") == NULL) continue;
         for (size_t i = 0; i < width; i++) {
             size_t column = h * width + i, columns = w->heads * width;
             char weight[64], bias[64];
             snprintf(weight, sizeof weight, "%s.weight", factor->name);
             snprintf(bias, sizeof bias, "%s.bias", factor->name);
-            double x = strchr(factor->axes, 'D') != NULL
+            double x = strpbrk(factor->axes, "DS") != NULL
                            ? low_rank(w, t, factor->name, w->variant->factor_rank, columns, column)
                            : projected(w, t, weight, bias, columns, column);
-            token->factors[f][i] = factor->activation == FL_ACTIVATE_SIGMOID ? sigmoid(x) : x;
+            token->factors[f][i] = factor->activation == FL_ACTIVATE_SIGMOID       ? sigmoid(x)
+                                   : factor->activation == FL_ACTIVATE_LOG_SIGMOID ? -softplus(-x)
+                                                                                   : x;
         }
     }
 }
@@ -419,6 +422,35 @@ static void write_mlstm(const world *w, rule_state *state, const token_inputs *t
     state->z[w->d] = m;
 }
 
+/* s: keys [M][D], values [M][D]. */
+static void write_gsa(const world *w, double *s, const token_inputs *token, const double *k,
+                      const double *v) {
+    size_t slots = *(size_t *)w->variant->rule_options;
+    double softness = *(double *)((char *)w->variant->rule_options + sizeof(size_t));
+    for (size_t m = 0; m < slots; m++) {
+        double keep = exp(token->factors[0][m] / softness);
+        for (size_t i = 0; i < w->d; i++) {
+            s[m * w->d + i] = keep * s[m * w->d + i] + (1.0 - keep) * k[i];
+            s[(slots + m) * w->d + i] = keep * s[(slots + m) * w->d + i] + (1.0 - keep) * v[i];
+        }
+    }
+}
+
+static void read_gsa(const world *w, const double *s, const double *q, double *y) {
+    size_t slots = *(size_t *)w->variant->rule_options;
+    double p[MAX_FACTOR], sum = 0.0, top = -INFINITY;
+    for (size_t m = 0; m < slots; m++) {
+        p[m] = 0.0;
+        for (size_t i = 0; i < w->d; i++) p[m] += q[i] * s[m * w->d + i] / sqrt((double)w->d);
+        top = fmax(top, p[m]);
+    }
+    for (size_t m = 0; m < slots; m++) sum += exp(p[m] - top);
+    memset(y, 0, w->d * sizeof *y);
+    for (size_t m = 0; m < slots; m++) {
+        for (size_t i = 0; i < w->d; i++) y[i] += exp(p[m] - top) / sum * s[(slots + m) * w->d + i];
+    }
+}
+
 static void write_gla(const world *w, double *s, const token_inputs *token, const double *k,
                       const double *v) {
     for (size_t i = 0; i < w->d; i++) {
@@ -505,6 +537,8 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         add_outer(w, s, 1.0, v, k);
     } else if (is_rule(w, "mlstm")) {
         write_mlstm(w, state, token, k, v);
+    } else if (is_rule(w, "gsa")) {
+        write_gsa(w, s, token, k, v);
     } else if (is_rule(w, "mamba")) {
         write_mamba(w, h, s, token, k, v);
     } else if (is_rule(w, "s4d")) {
@@ -520,6 +554,10 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
 
 static double read_state(const world *w, size_t h, const double *q, double *y) {
     double mass = 0.0;
+    if (is_rule(w, "gsa")) {
+        read_gsa(w, w->states[h].s, q, y);
+        return 0.0;
+    }
     read_plain(w, w->states[h].s, q, y);
     for (size_t i = 0; parameter(w, "s4d.frequency") != NULL && i < w->d; i++) y[i] *= 2.0;
     for (size_t i = 0; i < w->k_dim; i++) mass += w->states[h].z[i] * q[i];
@@ -684,6 +722,7 @@ static void add_own(const world *w, size_t h, size_t t, const double *q, double 
 }
 
 static double of_state(const world *w, size_t h) {
+    if (is_rule(w, "gsa")) return length(2 * *(size_t *)w->variant->rule_options * w->d, w->states[h].s);
     double matrix = length(w->d * w->k_dim * (is_rule(w, "s4d") ? 2 : 1), w->states[h].s);
     return is_rule(w, "mlstm") ? hypot(matrix, length(w->d + 1, w->states[h].z)) : matrix;
 }
@@ -736,8 +775,8 @@ void fl_reference_mixer(const fl_reference_call *call) {
     w.cached = zeroed(w.kv_heads * call->tokens, sizeof *w.cached);
     w.mass = zeroed(w.kv_heads * call->tokens, sizeof *w.mass);
     for (size_t h = 0; h < w.heads; h++) {
-        w.states[h] =
-            (rule_state){zeroed(2 * w.d * w.k_dim, sizeof(double)), zeroed(w.k_dim + 1, sizeof(double))};
+        w.states[h] = (rule_state){zeroed(2 * w.d * (is_rule(&w, "gsa") ? 256 : w.k_dim), sizeof(double)),
+                                   zeroed(w.k_dim + 1, sizeof(double))};
     }
     for (size_t t = 0; t < call->tokens && !variant->rule->stateless; t++) {
         for (size_t h = 0; h < w.heads; h++) {

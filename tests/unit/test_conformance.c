@@ -45,9 +45,9 @@ static bool applies(const fl_rule *rule, const char *more) {
     if (strstr(more, "maximum:") != NULL && !rule->beta_may_reflect) return false;
     if (strstr(more, "form:") != NULL && rule->gate_activation != FL_ACTIVATE_LOG_SIGMOID) return false;
     if (strstr(more, "scale:") != NULL && rule->stateless) return false;
-    static const char *const of_rules[] = {"decay_first", "static",   "diagonal",   "negative_eigenvalues",
-                                           "unit",        "skip",     "init: real", "lower_bound",
-                                           "shifts",      "normalise"};
+    static const char *const of_rules[] = {"decay_first", "static",    "diagonal",   "negative_eigenvalues",
+                                           "unit",        "skip",      "init: real", "lower_bound",
+                                           "shifts",      "normalise", "slots"};
     for (size_t i = 0; i < sizeof of_rules / sizeof of_rules[0]; i++) {
         char key[32];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(of_rules[i], ":"), of_rules[i]);
@@ -89,6 +89,7 @@ static const char *const interventions[] = {
     "init: real, window: 3",
     "lower_bound: 0.4, window: 3",
     "shifts: 1",
+    "slots: 7, softness: 2, window: 2",
     "normalise: false, window: 2",
 };
 

@@ -190,6 +190,7 @@ static void test_merges_normaliser_and_routing_have_their_gradients(void **state
         "{rule: rwkv6, unit: false, sinks: 2}",
         "{rule: mlstm, unit: false}",
         "{rule: lightning, unit: false}",
+        "{rule: gsa, slots: 5, softness: 2}",
         "{rule: rebased, normalise: false, window: 2, merge: shared_normaliser}",
         "{rule: mamba, unit: false, window: 2, sinks: 1}",
         "{rule: s4d, init: real, window: 2}",
