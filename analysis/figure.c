@@ -313,9 +313,11 @@ static void write_names(fl_page *page, const fl_figure *figure, const layout *l,
     const fl_page_type head = {.size = l->font, .bold = true},
                        below = {.size = l->font, .align = FL_PAGE_CENTRE},
                        beside = {.size = l->font, .align = FL_PAGE_CENTRE, .upright = true};
-    if (figure->panel_titles != NULL && p.view == 0)
-        fl_page_text(page, p.left, p.top - l->panel_title, l->panel_width, figure->panel_titles[p.index],
-                     &head);
+    if (figure->panel_titles != NULL && p.view == 0) {
+        const char *title = figure->panel_titles[p.index];
+        double height = fl_page_text_height(title, &head, l->panel_width);
+        fl_page_text(page, p.left, p.top - 2 - height, l->panel_width, title, &head);
+    }
     bool own_x = figure->view_count > 1 && l->columns == 1;
     if (own_x || !has_panel_below(figure, l, cell))
         fl_page_text(page, (p.left + p.right) / 2, p.bottom + l->below - 2, l->width, view->x_label, &below);

@@ -71,6 +71,7 @@ static void lay_out(const fl_heat *heat, const fl_figure_look *look, layout *l) 
         double own = fl_page_text_height(heat->panels[p].title, &head, l->panel_width);
         if (own > l->panel_title) l->panel_title = own;
     }
+    l->panel_title += 2;
     l->row_pitch = l->panel_title + l->panel_height + gap;
     l->top = edge + fl_page_text_height(heat->title, &title, l->width - 2 * edge) + 5;
     l->note = fl_page_text_height(heat->note, &small, l->width - 2 * edge);
@@ -141,7 +142,8 @@ static void write_panel(fl_page *page, const fl_heat *heat, const layout *l, siz
     bool lowest = index + l->wide >= heat->panel_count;
     fit_counts(panel->columns, &x);
     fit_counts(panel->rows, &y);
-    fl_page_text(page, left, top - l->panel_title, l->panel_width, panel->title, &head);
+    double height = fl_page_text_height(panel->title, &head, l->panel_width);
+    fl_page_text(page, left, top - 2 - height, l->panel_width, panel->title, &head);
     if (lowest)
         fl_page_text(page, (left + right) / 2, bottom + tick_gap + 1.3 * l->font - 2, l->panel_width,
                      heat->x_label, &below);

@@ -56,6 +56,16 @@ static bool agree(const candidate *by, const fl_run_entry *a, const fl_run_entry
     return has_all_of(by, a, b) && has_all_of(by, b, a);
 }
 
+/* Whether runs are alike along all axes of the set but those that `by` concerns. */
+static bool differ_only_in(const fl_run_set *set, const candidate *by, const fl_run_entry *a,
+                           const fl_run_entry *b) {
+    for (size_t i = 0; i < set->axis_count; i++) {
+        const candidate axis = {set->axes[i], {set->axes[i]}};
+        if (!concerns(by, set->axes[i]) && !agree(&axis, a, b)) return false;
+    }
+    return true;
+}
+
 static bool is_rule(const fl_run_entry *run, const char *name) {
     const char *rule = fl_run_entry_value(run, "variant.rule");
     return rule != NULL && strcmp(rule, name) == 0;
@@ -104,40 +114,70 @@ static size_t count_curves(const division *d) {
     return curves;
 }
 
-/* Fewest panels with few enough curves; before that: the fewest curves. */
-static bool is_better(size_t most, size_t panels, size_t best_most, size_t best_panels) {
-    bool few = most <= FL_PLOT_MOST_CURVES, best_few = best_most <= FL_PLOT_MOST_CURVES;
-    if (few != best_few) return few;
-    return few ? panels < best_panels : most < best_most;
+/* Lines that the curves need in the legend: those that differ in nothing that `by` concerns share one. */
+static size_t count_lines(const fl_run_set *set, const division *d, const candidate *by) {
+    size_t lines = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        if (role_of(d->subjects[i].run) != FL_FIGURE_CURVE) continue;
+        bool known = false;
+        for (size_t j = 0; j < i && !known; j++)
+            known = role_of(d->subjects[j].run) == FL_FIGURE_CURVE &&
+                    differ_only_in(set, by, d->subjects[i].run, d->subjects[j].run);
+        lines += !known;
+    }
+    return lines;
+}
+
+/* What a reader has to take in: a panel is as much as three lines of the legend. */
+static size_t effort(size_t panels, size_t lines) {
+    return 3 * panels + lines;
 }
 
 static void list_candidates(const fl_run_set *set, candidate *out, size_t *count) {
     memcpy(out, named, sizeof named);
     *count = NAMED;
-    for (size_t i = 0; i < set->axis_count && *count < MOST_CANDIDATES; i++)
-        out[(*count)++] = (candidate){set->axes[i], {set->axes[i]}};
+    for (size_t i = 0; i < set->axis_count && *count < MOST_CANDIDATES; i++) {
+        bool part_of_named = false;
+        for (size_t k = 0; k < NAMED; k++) part_of_named = part_of_named || concerns(&named[k], set->axes[i]);
+        if (!part_of_named) out[(*count)++] = (candidate){set->axes[i], {set->axes[i]}};
+    }
+}
+
+typedef struct choice {
+    const candidate *by;
+    size_t most, panels, effort;
+} choice;
+
+/* The least effort with few enough curves in each panel; before that: the fewest curves. */
+static bool is_better(const choice *a, const choice *b) {
+    bool few = a->most <= FL_PLOT_MOST_CURVES, other_few = b->most <= FL_PLOT_MOST_CURVES;
+    if (few != other_few) return few;
+    return few ? a->effort < b->effort : a->most < b->most;
 }
 
 static void divide_as_needed(const fl_run_set *set, division *d, size_t *scratch) {
     candidate all[MOST_CANDIDATES];
-    size_t candidates = 0, most = count_curves(d), panels = 1;
+    size_t candidates = 0, curves = count_curves(d);
+    choice now = {.most = curves, .panels = 1};
     list_candidates(set, all, &candidates);
-    while (most > FL_PLOT_MOST_CURVES && d->by_count < MOST_CANDIDATES) {
-        const candidate *best = NULL;
-        size_t best_most = most, best_panels = panels;
+    d->panels = 1;
+    while (now.most > FL_PLOT_MOST_CURVES) {
+        choice best = now;
         for (size_t i = 0; i < candidates; i++) {
-            size_t its_most = 0, its_panels = divide(d, &all[i], scratch, &its_most);
-            if (its_panels == panels || !is_better(its_most, its_panels, best_most, best_panels)) continue;
-            best = &all[i];
-            best_most = its_most;
-            best_panels = its_panels;
+            choice next = {.by = &all[i]};
+            next.panels = divide(d, &all[i], scratch, &next.most);
+            next.effort = effort(next.panels, count_lines(set, d, &all[i]));
+            if (next.panels > now.panels && is_better(&next, &best)) best = next;
         }
-        if (best == NULL) break;
-        panels = divide(d, best, scratch, &most);
+        /* Parted in order there would be so many panels and a line a curve. */
+        size_t in_order = (curves + FL_PLOT_MOST_CURVES - 1) / FL_PLOT_MOST_CURVES;
+        if (best.by == NULL || best.effort > effort(in_order, curves)) return;
+        divide(d, best.by, scratch, &best.most);
         memcpy(d->panel, scratch, d->count * sizeof d->panel[0]);
-        d->by[d->by_count++] = *best;
+        d->panels = best.panels;
+        d->by[d->by_count++] = *best.by;
+        now = best;
     }
-    d->panels = panels;
 }
 
 /* Panels that still hold too many curves become several, in order. */

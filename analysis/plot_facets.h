@@ -1,8 +1,8 @@
 /* Plot facets: which curves stand in which panel of a picture, what each is called and how it looks.
  *
  * Curves beyond FL_PLOT_MOST_CURVES in one panel are parted by themselves: by rule, by exact set, by model,
- * by text, by the axes of the sweep, whichever gives the fewest panels with so few curves, by two of them
- * where one is not enough, and in order where nothing else is left. Runs of `softmax` and `none` are what
+ * by text, by the axes of the sweep, whichever is the least to take in with so few curves (panels and lines of
+ * the legend), by two of them where one is not enough, and in order where that would be less. Runs of `softmax` and `none` are what
  * others are compared with: they do not count, and stand in every panel that they belong to. Panels share one
  * legend: curves that differ in nothing but what the panels are parted by look alike. */
 #ifndef FL_ANALYSIS_PLOT_FACETS_H
