@@ -358,21 +358,24 @@ static bool is_drawn(const fl_figure_view *view, const fl_figure_series *series,
     return false;
 }
 
-static void write_band(FILE *stream, const fl_figure *figure, const fl_figure_view *view, size_t index) {
+static void write_band(FILE *stream, const fl_figure *figure, const fl_figure_view *view, const fl_axis *y,
+                       size_t index) {
     const fl_figure_series *series = &view->series[index];
     const char *colour = colour_of(&figure->entries[series->entry]);
     size_t column = column_of(view, index);
+    fprintf(stream, ", \\\n     '%s.csv' skip 1 using 1:", view->csv);
     if (view->scattered) {
-        fprintf(stream,
-                ", \\\n     '%s.csv' skip 1 using 1:%zu:%zu:%zu with yerrorbars lc rgb '%s' lw 1 pt 7 ps 0",
-                view->csv, column, column + 1, column + 2, colour);
+        fprintf(stream, "%zu:%zu:%zu with yerrorbars lc rgb '%s' lw 1 pt 7 ps 0", column, column + 1,
+                column + 2, colour);
         return;
     }
-    fprintf(
-        stream,
-        ", \\\n     '%s.csv' skip 1 using 1:%zu:%zu with filledcurves lc rgb '%s' fs transparent solid %g "
-        "noborder",
-        view->csv, column + 1, column + 2, colour, band_opacity);
+    /* On a logarithmic axis what reaches 0 reaches its end. */
+    if (y->log)
+        fprintf(stream, "($%zu>%.9g?$%zu:%.9g)", column + 1, y->low, column + 1, y->low);
+    else
+        fprintf(stream, "%zu", column + 1);
+    fprintf(stream, ":%zu with filledcurves lc rgb '%s' fs transparent solid %g noborder", column + 2, colour,
+            band_opacity);
 }
 
 static void write_curve(FILE *stream, const fl_figure *figure, const fl_figure_view *view, size_t index) {
@@ -399,7 +402,7 @@ static void write_plot(FILE *stream, const fl_figure *figure, const layout *l, c
     }
     for (size_t s = 0; s < view->series_count; s++) {
         if (view->series[s].low != NULL && is_in_panel(&view->series[s], p->index))
-            write_band(stream, figure, view, s);
+            write_band(stream, figure, view, y, s);
     }
     for (int curves = 0; curves < 2; curves++) {
         for (size_t s = 0; s < view->series_count; s++) {

@@ -21,10 +21,10 @@ static fl_status write_numbers(const fl_dots *dots, const char *folder, fl_error
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s.csv", folder, dots->name);
     FL_TRY(fl_output_file_open(path, &file, error));
-    fputs("run,value,standard_error,linear_off,full_model,chance\n", file.stream);
+    fputs("run,value,low,high,linear_off,full_model,chance\n", file.stream);
     for (size_t i = 0; i < dots->rows; i++) {
-        const double numbers[] = {dots->value[i], dots->error[i], dots->linear_off[i], dots->full,
-                                  dots->chance};
+        const double numbers[] = {dots->value[i],      dots->low[i], dots->high[i],
+                                  dots->linear_off[i], dots->full,   dots->chance};
         fl_output_csv_text(file.stream, dots->row_names[i]);
         for (size_t c = 0; c < sizeof numbers / sizeof numbers[0]; c++) {
             fputc(',', file.stream);
@@ -56,18 +56,15 @@ static void fit_axis(const fl_dots *dots, layout *l) {
     fl_axis_span_add(&span, dots->linear_off, dots->rows);
     fl_axis_span_add(&span, &dots->full, 1);
     fl_axis_span_add(&span, &dots->chance, 1);
-    bool log = dots->log_x && fl_axis_span_is_wide(&span);
-    for (size_t i = 0; i < dots->rows; i++) {
-        double low = dots->value[i] - dots->error[i], high = dots->value[i] + dots->error[i];
-        if (!log || low > 0) fl_axis_span_add(&span, &low, 1);
-        fl_axis_span_add(&span, &high, 1);
-    }
+    fl_axis_span_add(&span, dots->high, dots->rows);
+    /* On a logarithmic axis a bar may leave the picture. */
+    if (!dots->log_x || !fl_axis_span_is_wide(&span)) fl_axis_span_add(&span, dots->low, dots->rows);
     fl_axis_fit(&span, &(fl_axis_wish){.log = dots->log_x, .numbers = l->right - l->left > 220 ? 6 : 4},
                 &l->axis);
 }
 
 static void fill_legend(const fl_dots *dots, layout *l) {
-    bool bars = any(dots->error, dots->rows);
+    bool bars = any(dots->low, dots->rows);
     snprintf(l->run, sizeof l->run, "run%s%s", bars ? ", " : "", bars ? dots->bar : "");
     l->entries[l->entry_count++] = (fl_legend_entry){.label = l->run,
                                                      .colour = fl_figure_colour(0),
@@ -174,16 +171,17 @@ static void write_plot(FILE *stream, const fl_dots *dots) {
     fputs("plot NaN", stream);
     if (any(dots->linear_off, dots->rows)) {
         fprintf(stream,
-                ", \\\n     '%s.csv' skip 1 using 4:(middle[$0+1]):($2-$4):(0) with vectors nohead lc rgb "
+                ", \\\n     '%s.csv' skip 1 using 5:(middle[$0+1]):($2-$5):(0) with vectors nohead lc rgb "
                 "'%s' lw "
-                "1.2, \\\n     '' skip 1 using 4:(middle[$0+1]) with points pt 12 ps 0.9 lw 1.2 lc rgb '%s'",
+                "1.2, \\\n     '' skip 1 using 5:(middle[$0+1]) with points pt 12 ps 0.9 lw 1.2 lc rgb '%s'",
                 dots->name, grey, fl_figure_colour(1));
     }
-    if (any(dots->error, dots->rows))
-        fprintf(stream,
-                ", \\\n     '%s.csv' skip 1 using 2:(middle[$0+1]):3 with xerrorbars pt 7 ps 0 lw 1.2 lc rgb "
-                "'%s'",
-                dots->name, fl_figure_colour(0));
+    if (any(dots->low, dots->rows))
+        fprintf(
+            stream,
+            ", \\\n     '%s.csv' skip 1 using 2:(middle[$0+1]):3:4 with xerrorbars pt 7 ps 0 lw 1.2 lc rgb "
+            "'%s'",
+            dots->name, fl_figure_colour(0));
     if (any(dots->value, dots->rows))
         fprintf(stream,
                 ", \\\n     '%s.csv' skip 1 using 2:(middle[$0+1]) with points pt 7 ps 0.8 lc rgb '%s'",

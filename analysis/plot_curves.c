@@ -4,21 +4,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/intervals.h"
 #include "analysis/label_parts.h"
 #include "analysis/plot_parts.h"
 #include "analysis/run_scores.h"
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"
 
-enum { MAX_POINTS = 64, TITLE_BYTES = 512 };
+enum { MAX_POINTS = 64, TITLE_BYTES = 512, NOTE_BYTES = 512, MOST_BASELINES = 8 };
 
 /* Curves that agree to so much are one: the linear part off is measured in every run of an exact set. */
 static const double same_curve = 1e-6;
 
 typedef struct curve {
-    double *y;
+    double *y, *low, *high; /* the last two: NULL without intervals */
     size_t length;
 } curve;
+
+static void release_curve(curve *c) {
+    fl_memory_free(c->y);
+    fl_memory_free(c->low);
+    fl_memory_free(c->high);
+    *c = (curve){0};
+}
 
 /* Who has curves: first the runs, then what the linear part off of some of them looks like. */
 typedef struct curve_set {
@@ -31,14 +39,16 @@ typedef struct curve_set {
     bool placed[FL_FIGURE_MOST_VIEWS]; /* x comes from the spec's x_path */
     size_t room;
     fl_plot_facets facets;
-    bool *panels;     /* [room][panels] */
-    size_t *entry_of; /* [room] */
-    char **made;      /* [room] labels of baselines */
+    bool *panels;        /* [room][panels] */
+    size_t *entry_of;    /* [room] */
+    char **made;         /* [room] labels of baselines */
+    size_t left_out;     /* baselines that would be too many */
+    size_t fewest, most; /* sequences behind intervals; 0: there are none */
 } curve_set;
 
 static void release(curve_set *set) {
     for (size_t v = 0; v < set->views; v++) {
-        for (size_t i = 0; set->curves[v] != NULL && i < set->room; i++) fl_memory_free(set->curves[v][i].y);
+        for (size_t i = 0; set->curves[v] != NULL && i < set->room; i++) release_curve(&set->curves[v][i]);
         fl_memory_free(set->curves[v]);
         fl_memory_free(set->x[v]);
     }
@@ -99,6 +109,31 @@ static fl_status read_curve(const fl_run_entry *run, const char *path, bool over
     return FL_OK;
 }
 
+/* Intervals by layer, where the run has sequences enough. */
+static fl_status read_band(curve_set *set, const fl_run_entry *run, const char *metric, curve *out,
+                           fl_error *error) {
+    fl_run_sums *sums = NULL;
+    fl_interval whole, *layers = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_run_sums_read(run->path, &sums, error));
+    if (fl_run_sums_layers(sums) != out->length) goto done;
+    FL_TRY_DONE(status, FL_ALLOCATE(&layers, out->length, error));
+    FL_TRY_DONE(status, fl_interval_of(sums, FL_SIDE_RUN, metric, &whole, layers, error));
+    if (!whole.known) goto done;
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->low, out->length, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->high, out->length, error));
+    for (size_t l = 0; l < out->length; l++) {
+        out->low[l] = layers[l].low;
+        out->high[l] = layers[l].high;
+    }
+    if (set->most == 0 || whole.sequences < set->fewest) set->fewest = whole.sequences;
+    if (whole.sequences > set->most) set->most = whole.sequences;
+done:
+    fl_memory_free(layers);
+    fl_run_sums_destroy(sums);
+    return status;
+}
+
 static bool same_numbers(const curve *a, const curve *b) {
     if (a->length != b->length) return false;
     for (size_t i = 0; i < a->length; i++) {
@@ -131,7 +166,7 @@ static fl_status read_baseline(curve_set *set, size_t run, const fl_curve_spec *
     const fl_run_entry *entry = set->subjects[run].run;
     FL_TRY(read_curve(entry, specs[0].baseline, specs[0].over_layers, &off, error));
     if (off.y == NULL || is_known(set, run, &off)) {
-        fl_memory_free(off.y);
+        release_curve(&off);
         return FL_OK;
     }
     size_t at = set->count++;
@@ -150,6 +185,7 @@ static fl_status read_all(const fl_run_set *runs, const fl_curve_spec *specs, cu
         curve *first = &set->curves[0][set->count];
         FL_TRY(read_curve(run, specs[0].path, specs[0].over_layers, first, error));
         if (first->y == NULL) continue;
+        if (specs[0].interval != NULL) FL_TRY(read_band(set, run, specs[0].interval, first, error));
         for (size_t v = 1; v < set->views; v++)
             FL_TRY(read_curve(run, specs[v].path, specs[v].over_layers, &set->curves[v][set->count], error));
         set->subjects[set->count++] = (fl_plot_subject){run->label, run};
@@ -192,8 +228,12 @@ static fl_status align(curve_set *set, size_t view, bool binned, fl_error *error
     for (size_t i = 0; i < set->count; i++) {
         curve *c = &set->curves[view][i];
         size_t own = average_bins(c->y, c->length, width);
-        if (c->length < points) FL_TRY(FL_RESIZE(&c->y, c->length, points, error));
-        for (size_t p = own; p < points; p++) c->y[p] = (double)NAN;
+        double **const parts[] = {&c->y, &c->low, &c->high};
+        for (size_t k = 0; k < 3; k++) {
+            if (*parts[k] == NULL && k > 0) continue;
+            if (c->length < points) FL_TRY(FL_RESIZE(parts[k], c->length, points, error));
+            for (size_t p = own; p < points; p++) (*parts[k])[p] = (double)NAN;
+        }
         c->length = own;
     }
     return FL_OK;
@@ -285,7 +325,33 @@ static fl_status distinguish(curve_set *set, size_t at, fl_error *error) {
     return FL_OK;
 }
 
-/* Runs first, then the baselines: where those stand who they belong to. */
+/* Where the runs stand that a baseline belongs to. */
+static void place_baseline(curve_set *set, size_t at) {
+    const fl_plot_facets *f = &set->facets;
+    for (size_t i = 0; i < set->runs * f->panel_count; i++) {
+        size_t run = i / f->panel_count, panel = i % f->panel_count;
+        if (set->owners[at * set->runs + run] && f->in_panel[i])
+            set->panels[at * f->panel_count + panel] = true;
+    }
+}
+
+/* So many baselines of one panel would hide its curves, and no two of them could be told apart. */
+static void leave_out_baselines(curve_set *set) {
+    size_t panels = set->facets.panel_count;
+    for (size_t p = 0; p < panels; p++) {
+        size_t own = 0;
+        for (size_t at = set->runs; at < set->count; at++) own += set->panels[at * panels + p];
+        if (own <= MOST_BASELINES) continue;
+        set->left_out = set->count - set->runs;
+    }
+    if (set->left_out == 0) return;
+    for (size_t v = 0; v < set->views; v++) {
+        for (size_t at = set->runs; at < set->count; at++) release_curve(&set->curves[v][at]);
+    }
+    set->count = set->runs;
+}
+
+/* Runs first, then the baselines: those stand where they belong to. */
 static fl_status make_facets(const fl_plot_request *request, curve_set *set, fl_error *error) {
     const char **labels = NULL;
     fl_plot_facets *f = &set->facets;
@@ -295,12 +361,9 @@ static fl_status make_facets(const fl_plot_request *request, curve_set *set, fl_
     FL_TRY(FL_ALLOCATE(&labels, set->runs, error));
     memcpy(set->panels, f->in_panel, set->runs * f->panel_count * sizeof set->panels[0]);
     memcpy(set->entry_of, f->entry_of, set->runs * sizeof set->entry_of[0]);
+    for (size_t at = set->runs; at < set->count; at++) place_baseline(set, at);
+    leave_out_baselines(set);
     for (size_t at = set->runs; at < set->count && status == FL_OK; at++) {
-        for (size_t i = 0; i < set->runs * f->panel_count; i++) {
-            size_t run = i / f->panel_count, panel = i % f->panel_count;
-            if (set->owners[at * set->runs + run] && f->in_panel[i])
-                set->panels[at * f->panel_count + panel] = true;
-        }
         status = name_baseline(set, at, labels, error);
         if (status == FL_OK) status = distinguish(set, at, error);
         if (status == FL_OK)
@@ -318,6 +381,8 @@ static void fill_series(const curve_set *set, size_t view, fl_figure_series *ser
                                        .entry = set->entry_of[i],
                                        .panels = set->panels + i * set->facets.panel_count,
                                        .y = c->y,
+                                       .low = c->low,
+                                       .high = c->high,
                                        .length = c->length,
                                        .diverged = own && set->subjects[i].run->diverged};
     }
@@ -334,12 +399,26 @@ static fl_status find_reference(const fl_plot_request *request, const fl_curve_s
     return fl_plot_facets_add(&set->facets, out->name, FL_FIGURE_FULL, &out->entry, error);
 }
 
+/* What bands are, and what is not drawn. */
+static void make_note(const curve_set *set, char *note, size_t bytes) {
+    int used = 0;
+    note[0] = '\0';
+    if (set->most > 0)
+        used = snprintf(note, bytes, "Bands: %g %% intervals, bootstrap over %zu%s%.0zu sequences. ",
+                        100 * FL_BOOTSTRAP_LEVEL, set->fewest, set->most > set->fewest ? " to " : "",
+                        set->most > set->fewest ? set->most : 0);
+    if (set->left_out > 0)
+        snprintf(note + used, bytes - (size_t)used,
+                 "Not drawn: the linear part off, which is another curve for each of %zu exact sets.",
+                 set->left_out);
+}
+
 static fl_status draw(const fl_plot_request *request, const char *name, const char *title,
                       const fl_curve_spec *specs, curve_set *set, fl_error *error) {
     fl_figure_series *series = NULL;
     fl_figure_reference reference;
     fl_figure_view views[FL_FIGURE_MOST_VIEWS];
-    char own[TITLE_BYTES];
+    char own[TITLE_BYTES], note[NOTE_BYTES];
     FL_TRY(FL_ALLOCATE(&series, set->views * set->count, error));
     fl_status status = FL_OK;
     for (size_t v = 0; v < set->views; v++) {
@@ -363,9 +442,11 @@ static fl_status draw(const fl_plot_request *request, const char *name, const ch
     snprintf(own, sizeof own, "%s", title);
     if (set->runs < request->set->count)
         snprintf(own, sizeof own, "%s (%zu of %zu runs)", title, set->runs, request->set->count);
+    make_note(set, note, sizeof note);
     const fl_figure figure = {
         .name = name,
         .title = fl_plot_title(request, own),
+        .note = note,
         .panel_count = set->facets.panel_count,
         .panel_titles = set->facets.panel_count > 1 ? (const char *const *)set->facets.titles : NULL,
         .entry_count = set->facets.entry_count,

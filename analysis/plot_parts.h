@@ -19,6 +19,7 @@ typedef struct fl_curve_spec {
     const char *csv, *path, *x_label, *y_label;
     const char *x_path; /* x is this dataset, or for [L][edges] the middle of its bins; NULL: 0, 1, 2, ... */
     const char *baseline;  /* path of the same curve with the linear part off; NULL: none */
+    const char *interval;  /* metric (intervals.h) with the curve's intervals, by layer; NULL: none */
     const char *reference; /* metric (run_set.h) whose value is a line when all runs share it; NULL: none */
     bool log_x, log_y, marks;
     bool whole_x;     /* x counts something; where it is 0, 1, 2, ... it does */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/figure_dots.h"
+#include "analysis/intervals.h"
 #include "analysis/label_parts.h"
 #include "analysis/plot_parts.h"
 #include "analysis/run_scores.h"
@@ -40,43 +41,82 @@ static fl_status for_each_score(const fl_plot_request *request, const char *what
     return status;
 }
 
-static fl_status draw_score(const fl_plot_request *request, const fl_run_score *score, fl_error *error) {
-    const fl_run_set *set = request->set;
-    const char **names = NULL;
-    double *numbers = NULL; /* value, error, linear off [count] each */
-    char name[NAME_BYTES];
-    size_t rows = 0;
-    fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&names, set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&numbers, 3 * set->count, error));
-    double *value = numbers, *error_bar = numbers + set->count, *off = numbers + 2 * set->count;
+/* A score of every run that has it: rows of a dot figure. */
+typedef struct score_rows {
+    size_t count;
+    const char **names;
+    double *value, *low, *high, *off; /* in one block */
+    const char *bar;
+} score_rows;
+
+static fl_status make_rows(score_rows *rows, size_t room, fl_error *error) {
+    *rows = (score_rows){.bar = "standard error"};
+    FL_TRY(FL_ALLOCATE(&rows->names, room, error));
+    FL_TRY(FL_ALLOCATE(&rows->value, 4 * room, error));
+    rows->low = rows->value + room;
+    rows->high = rows->low + room;
+    rows->off = rows->high + room;
+    return FL_OK;
+}
+
+/* Standard error of a task; interval over sequences of the text's perplexity. */
+static fl_status find_ends(const fl_run_entry *run, const fl_run_score *score, score_rows *rows,
+                           fl_error *error) {
+    size_t at = rows->count;
+    double half = fl_run_metric_value(run, score->error);
+    rows->low[at] = rows->value[at] - half;
+    rows->high[at] = rows->value[at] + half;
+    if (score->task[0] != '\0' || run->diverged) return FL_OK;
+    fl_interval interval;
+    FL_TRY(fl_interval_of_run(run, score->value, &interval, error));
+    if (!interval.known) return FL_OK;
+    rows->low[at] = interval.low;
+    rows->high[at] = interval.high;
+    rows->bar = "95 % interval over sequences";
+    return FL_OK;
+}
+
+static fl_status fill_rows(const fl_run_set *set, const fl_run_score *score, score_rows *rows,
+                           fl_error *error) {
     for (size_t i = 0; i < set->count; i++) {
         const fl_run_entry *run = &set->runs[i];
         if (!fl_run_has_metric(run, score->value)) continue;
-        names[rows] = run->label;
-        value[rows] = fl_run_metric_value(run, score->value);
-        error_bar[rows] = fl_run_metric_value(run, score->error);
-        off[rows++] = fl_run_has_linear_part(run) ? fl_run_metric_value(run, score->linear_off) : (double)NAN;
+        rows->names[rows->count] = run->label;
+        rows->value[rows->count] = fl_run_metric_value(run, score->value);
+        rows->off[rows->count] =
+            fl_run_has_linear_part(run) ? fl_run_metric_value(run, score->linear_off) : (double)NAN;
+        FL_TRY(find_ends(run, score, rows, error));
+        rows->count++;
     }
-    make_name("scores", score->task, name);
+    return FL_OK;
+}
+
+static fl_status draw_score(const fl_plot_request *request, const fl_run_score *score, fl_error *error) {
+    score_rows rows;
+    char name[NAME_BYTES];
     const fl_figure_look look = fl_plot_look(request);
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, make_rows(&rows, request->set->count, error));
+    FL_TRY_DONE(status, fill_rows(request->set, score, &rows, error));
+    make_name("scores", score->task, name);
     const fl_dots dots = {.name = name,
                           .title = fl_plot_title(request, score->title),
-                          .bar = "standard error",
+                          .bar = rows.bar,
                           .x_label = score->axis,
                           .log_x = score->log,
-                          .rows = rows,
-                          .row_names = names,
-                          .value = value,
-                          .error = error_bar,
-                          .linear_off = off,
-                          .full = fl_run_scores_shared(set, score->full),
-                          .chance = fl_run_scores_shared(set, score->chance)};
+                          .rows = rows.count,
+                          .row_names = rows.names,
+                          .value = rows.value,
+                          .low = rows.low,
+                          .high = rows.high,
+                          .linear_off = rows.off,
+                          .full = fl_run_scores_shared(request->set, score->full),
+                          .chance = fl_run_scores_shared(request->set, score->chance)};
     status = fl_dots_write(&dots, request->folder, &look, error);
     if (status == FL_OK) fl_plot_report(request, name);
 done:
-    fl_memory_free(names);
-    fl_memory_free(numbers);
+    fl_memory_free(rows.names);
+    fl_memory_free(rows.value);
     return status;
 }
 

@@ -369,7 +369,8 @@ static void test_a_figure_of_nothing_finite_is_a_picture(void **state) {
                           .rows = 1,
                           .row_names = labels,
                           .value = none,
-                          .error = none,
+                          .low = none,
+                          .high = none,
                           .linear_off = none,
                           .full = (double)NAN,
                           .chance = (double)NAN};
@@ -435,8 +436,9 @@ static void test_rows_and_maps_with_awkward_names_are_drawn(void **state) {
     need_gnuplot(__func__);
     static const char *const names[] = {
         "'a'", "a name that is much longer than the column it has, so that it is broken, %s", "c"};
-    static const double value[] = {1, INFINITY, 200}, error[] = {0.5, (double)NAN, 3},
-                        off[] = {4, 5, (double)NAN}, y[] = {1, (double)NAN, 0};
+    static const double value[] = {1, INFINITY, 200}, low[] = {0.5, (double)NAN, 190},
+                        high[] = {1.5, (double)NAN, 240}, off[] = {4, 5, (double)NAN},
+                        y[] = {1, (double)NAN, 0};
     const fl_dots dots = {.name = "d",
                           .title = "it's",
                           .x_label = "x",
@@ -445,7 +447,8 @@ static void test_rows_and_maps_with_awkward_names_are_drawn(void **state) {
                           .rows = 3,
                           .row_names = names,
                           .value = value,
-                          .error = error,
+                          .low = low,
+                          .high = high,
                           .linear_off = off,
                           .full = 2,
                           .chance = 0.25};
