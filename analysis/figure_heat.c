@@ -80,15 +80,19 @@ static void lay_out(const fl_heat *heat, const fl_figure_look *look, layout *l) 
 }
 
 /* gnuplot's matrix form: a line a row. */
-static void write_block(FILE *stream, const fl_heat *heat, size_t index) {
+static void write_block(FILE *stream, const fl_heat *heat, const layout *l, size_t index) {
     const fl_heat_panel *panel = &heat->panels[index];
+    double low = l->colours.low, pale = low * pow(l->colours.high / low, 0.002);
     fprintf(stream, "$panel%zu << end\n", index);
     for (size_t r = 0; r < panel->rows; r++) {
         for (size_t c = 0; c < panel->columns; c++) {
             double value = panel->values[c * panel->rows + r];
             if (c > 0) fputc(' ', stream);
-            /* Below every colour: white. */
-            if (value <= 0) value = heat->least * 1e-9;
+            /* White lies below every colour: for zeros alone. */
+            if (value <= 0)
+                value = low * 1e-3;
+            else if (value < pale)
+                value = pale;
             fl_output_csv_number(stream, isfinite(value) ? value : (double)NAN);
         }
         fputc('\n', stream);
@@ -169,7 +173,7 @@ static fl_status write_script(const fl_heat *heat, const layout *l, const char *
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s.gp", folder, heat->name);
     FL_TRY(fl_output_file_open(path, &file, error));
-    for (size_t p = 0; p < heat->panel_count; p++) write_block(file.stream, heat, p);
+    for (size_t p = 0; p < heat->panel_count; p++) write_block(file.stream, heat, l, p);
     fl_page_open(&page, file.stream, heat->name, look, l->height);
     fprintf(
         file.stream,

@@ -16,9 +16,12 @@ static const char *text_of(const fl_legend_entry *entry, char buffer[TEXT_BYTES]
     return buffer;
 }
 
+enum { MOST_COLUMNS = 6 };
+
 typedef struct layout {
     size_t columns, rows;
-    double text_width, pitch, height;
+    double text_width; /* that a text may have */
+    double left[MOST_COLUMNS], height;
     fl_page_type type;
 } layout;
 
@@ -34,22 +37,30 @@ static double row_height(const fl_legend *legend, const layout *l, size_t row) {
     return height;
 }
 
-static layout lay_out(const fl_legend *legend, double font) {
+/* Places so many columns, each as wide as its texts; false when they do not fit. */
+static bool place_columns(const fl_legend *legend, layout *l, size_t columns) {
     char buffer[TEXT_BYTES];
-    layout l = {.columns = 1, .text_width = legend->width - sample - sample_gap, .type = {.size = font}};
-    double widest = 1;
-    for (size_t i = 0; i < legend->count; i++) {
-        double own = 0;
-        fl_text_lines(text_of(&legend->entries[i], buffer), font, l.text_width, &own);
-        if (own > widest) widest = own;
+    double left = 0;
+    l->rows = (legend->count + columns - 1) / columns;
+    l->columns = (legend->count + l->rows - 1) / l->rows;
+    for (size_t c = 0; c < l->columns; c++) {
+        double widest = 0;
+        for (size_t i = c * l->rows; i < legend->count && i < (c + 1) * l->rows; i++) {
+            double own = 0;
+            fl_text_lines(text_of(&legend->entries[i], buffer), l->type.size, l->text_width, &own);
+            if (own > widest) widest = own;
+        }
+        l->left[c] = left;
+        left += sample + sample_gap + 1.02 * widest + column_gap;
     }
-    double entry = sample + sample_gap + 1.02 * widest + column_gap;
-    l.columns = (size_t)((legend->width + column_gap) / entry);
-    if (l.columns > legend->count) l.columns = legend->count;
-    if (l.columns == 0) l.columns = 1;
-    l.rows = (legend->count + l.columns - 1) / l.columns;
-    l.columns = l.rows > 0 ? (legend->count + l.rows - 1) / l.rows : 1;
-    l.pitch = entry;
+    return left - column_gap <= legend->width;
+}
+
+static layout lay_out(const fl_legend *legend, double font) {
+    layout l = {.text_width = legend->width - sample - sample_gap, .type = {.size = font}};
+    size_t columns = legend->count < MOST_COLUMNS ? legend->count : MOST_COLUMNS;
+    if (columns == 0) return l;
+    while (!place_columns(legend, &l, columns) && columns > 1) columns--;
     for (size_t r = 0; r < l.rows; r++) l.height += row_height(legend, &l, r);
     return l;
 }
@@ -73,7 +84,7 @@ void fl_legend_draw(fl_page *page, const fl_legend *legend, double left, double 
     for (size_t r = 0; r < l.rows; r++) {
         for (size_t c = 0; c < l.columns; c++) {
             size_t i = c * l.rows + r;
-            if (i < legend->count) draw_entry(page, &legend->entries[i], &l, left + (double)c * l.pitch, top);
+            if (i < legend->count) draw_entry(page, &legend->entries[i], &l, left + l.left[c], top);
         }
         top += row_height(legend, &l, r);
     }

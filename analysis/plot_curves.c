@@ -11,7 +11,7 @@
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"
 
-enum { MAX_POINTS = 64, TITLE_BYTES = 512, NOTE_BYTES = 512, MOST_BASELINES = 8 };
+enum { MAX_POINTS = 64, TITLE_BYTES = 512, NOTE_BYTES = 512, MOST_BASELINES = 10 };
 
 /* Curves that agree to so much are one: the linear part off is measured in every run of an exact set. */
 static const double same_curve = 1e-6;
@@ -335,16 +335,21 @@ static void place_baseline(curve_set *set, size_t at) {
     }
 }
 
-/* So many baselines of one panel would hide its curves, and no two of them could be told apart. */
-static void leave_out_baselines(curve_set *set) {
-    size_t panels = set->facets.panel_count;
-    for (size_t p = 0; p < panels; p++) {
-        size_t own = 0;
-        for (size_t at = set->runs; at < set->count; at++) own += set->panels[at * panels + p];
-        if (own <= MOST_BASELINES) continue;
-        set->left_out = set->count - set->runs;
+/* Names of baselines, each once. */
+static size_t count_names(const curve_set *set) {
+    size_t names = 0;
+    for (size_t at = set->runs; at < set->count; at++) {
+        bool known = false;
+        for (size_t i = set->runs; i < at; i++) known = known || strcmp(set->made[i], set->made[at]) == 0;
+        names += !known;
     }
-    if (set->left_out == 0) return;
+    return names;
+}
+
+/* So many baselines would hide the curves, and no two of them could be told apart. */
+static void leave_out_baselines(curve_set *set) {
+    if (count_names(set) <= MOST_BASELINES) return;
+    set->left_out = set->count - set->runs;
     for (size_t v = 0; v < set->views; v++) {
         for (size_t at = set->runs; at < set->count; at++) release_curve(&set->curves[v][at]);
     }
@@ -361,14 +366,14 @@ static fl_status make_facets(const fl_plot_request *request, curve_set *set, fl_
     FL_TRY(FL_ALLOCATE(&labels, set->runs, error));
     memcpy(set->panels, f->in_panel, set->runs * f->panel_count * sizeof set->panels[0]);
     memcpy(set->entry_of, f->entry_of, set->runs * sizeof set->entry_of[0]);
-    for (size_t at = set->runs; at < set->count; at++) place_baseline(set, at);
-    leave_out_baselines(set);
     for (size_t at = set->runs; at < set->count && status == FL_OK; at++) {
+        place_baseline(set, at);
         status = name_baseline(set, at, labels, error);
         if (status == FL_OK) status = distinguish(set, at, error);
-        if (status == FL_OK)
-            status = fl_plot_facets_add(f, set->made[at], FL_FIGURE_BASELINE, &set->entry_of[at], error);
     }
+    if (status == FL_OK) leave_out_baselines(set);
+    for (size_t at = set->runs; at < set->count && status == FL_OK; at++)
+        status = fl_plot_facets_add(f, set->made[at], FL_FIGURE_BASELINE, &set->entry_of[at], error);
     fl_memory_free(labels);
     return status;
 }

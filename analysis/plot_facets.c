@@ -10,7 +10,7 @@
 #include "harness/config/options.h"
 #include "harness/store/folder.h"
 
-enum { MOST_PREFIXES = 4, MOST_CANDIDATES = 64, KEY_BYTES = 256 };
+enum { MOST_PREFIXES = 4, MOST_CANDIDATES = 64, KEY_BYTES = 256, MOST_COMPARED = 5 };
 
 /* What runs are parted by: all keys that are one of these or lie in a mapping of that name. */
 typedef struct candidate {
@@ -82,7 +82,8 @@ static fl_figure_role role_of(const fl_run_entry *run) {
 typedef struct division {
     const fl_plot_subject *subjects;
     size_t count, panels;
-    size_t *panel; /* [count] */
+    size_t *panel;        /* [count] */
+    fl_figure_role *role; /* [count] */
     candidate by[MOST_CANDIDATES];
     size_t by_count;
 } division;
@@ -93,11 +94,11 @@ static size_t divide(const division *d, const candidate *by, size_t *panel, size
     size_t panels = 0;
     *most = 0;
     for (size_t i = 0; i < d->count; i++) {
-        if (role_of(d->subjects[i].run) != FL_FIGURE_CURVE) continue;
+        if (d->role[i] != FL_FIGURE_CURVE) continue;
         size_t members = 1;
         panel[i] = panels;
         for (size_t j = 0; j < i; j++) {
-            if (role_of(d->subjects[j].run) != FL_FIGURE_CURVE || d->panel[j] != d->panel[i]) continue;
+            if (d->role[j] != FL_FIGURE_CURVE || d->panel[j] != d->panel[i]) continue;
             if (!agree(by, d->subjects[i].run, d->subjects[j].run)) continue;
             panel[i] = panel[j];
             members++;
@@ -108,9 +109,21 @@ static size_t divide(const division *d, const candidate *by, size_t *panel, size
     return panels;
 }
 
+/* So many that they could not be told apart as what others are compared with are curves themselves. */
+static void choose_roles(division *d) {
+    size_t of_role[FL_FIGURE_CHANCE + 1] = {0};
+    for (size_t i = 0; i < d->count; i++) {
+        d->role[i] = role_of(d->subjects[i].run);
+        of_role[d->role[i]]++;
+    }
+    for (size_t i = 0; i < d->count; i++) {
+        if (of_role[d->role[i]] > MOST_COMPARED) d->role[i] = FL_FIGURE_CURVE;
+    }
+}
+
 static size_t count_curves(const division *d) {
     size_t curves = 0;
-    for (size_t i = 0; i < d->count; i++) curves += role_of(d->subjects[i].run) == FL_FIGURE_CURVE;
+    for (size_t i = 0; i < d->count; i++) curves += d->role[i] == FL_FIGURE_CURVE;
     return curves;
 }
 
@@ -118,10 +131,10 @@ static size_t count_curves(const division *d) {
 static size_t count_lines(const fl_run_set *set, const division *d, const candidate *by) {
     size_t lines = 0;
     for (size_t i = 0; i < d->count; i++) {
-        if (role_of(d->subjects[i].run) != FL_FIGURE_CURVE) continue;
+        if (d->role[i] != FL_FIGURE_CURVE) continue;
         bool known = false;
         for (size_t j = 0; j < i && !known; j++)
-            known = role_of(d->subjects[j].run) == FL_FIGURE_CURVE &&
+            known = d->role[j] == FL_FIGURE_CURVE &&
                     differ_only_in(set, by, d->subjects[i].run, d->subjects[j].run);
         lines += !known;
     }
@@ -185,7 +198,7 @@ static void divide_by_number(division *d) {
     for (size_t p = 0; p < d->panels; p++) {
         size_t members = 0;
         for (size_t i = 0; i < d->count; i++) {
-            if (role_of(d->subjects[i].run) != FL_FIGURE_CURVE || d->panel[i] != p) continue;
+            if (d->role[i] != FL_FIGURE_CURVE || d->panel[i] != p) continue;
             if (members++ >= FL_PLOT_MOST_CURVES) d->panel[i] = d->panels;
         }
         d->panels += members > FL_PLOT_MOST_CURVES;
@@ -252,12 +265,11 @@ static bool belongs(const division *d, const fl_run_entry *run, const fl_run_ent
 
 static void place(const division *d, fl_plot_facets *out) {
     for (size_t i = 0; i < d->count; i++) {
-        bool curve = role_of(d->subjects[i].run) == FL_FIGURE_CURVE;
+        bool curve = d->role[i] == FL_FIGURE_CURVE;
         bool *in = out->in_panel + i * out->panel_count;
         if (curve) in[d->panel[i]] = true;
         for (size_t j = 0; !curve && j < d->count; j++) {
-            if (role_of(d->subjects[j].run) == FL_FIGURE_CURVE &&
-                belongs(d, d->subjects[i].run, d->subjects[j].run))
+            if (d->role[j] == FL_FIGURE_CURVE && belongs(d, d->subjects[i].run, d->subjects[j].run))
                 in[d->panel[j]] = true;
         }
         bool any = false;
@@ -288,7 +300,7 @@ static fl_status title_by_values(const division *d, const fl_run_entry *run, cha
 static size_t collect(const division *d, size_t panel, const char **labels, const fl_run_entry **first) {
     size_t count = 0;
     for (size_t i = 0; i < d->count; i++) {
-        if (role_of(d->subjects[i].run) != FL_FIGURE_CURVE) continue;
+        if (d->role[i] != FL_FIGURE_CURVE) continue;
         if (panel != SIZE_MAX && d->panel[i] != panel) continue;
         if (count == 0 && first != NULL) *first = d->subjects[i].run;
         labels[count++] = d->subjects[i].label;
@@ -401,8 +413,7 @@ static fl_status make_entries(const division *d, fl_plot_facets *out, fl_error *
     for (size_t i = 0; i < d->count; i++) {
         char *label = NULL;
         FL_TRY(name_subject(out, &d->subjects[i], out->in_panel + i * out->panel_count, &label, error));
-        fl_status status =
-            fl_plot_facets_add(out, label, role_of(d->subjects[i].run), &out->entry_of[i], error);
+        fl_status status = fl_plot_facets_add(out, label, d->role[i], &out->entry_of[i], error);
         fl_memory_free(label);
         FL_TRY(status);
     }
@@ -514,9 +525,12 @@ fl_status fl_plot_facets_make(const fl_run_set *set, const fl_plot_subject *subj
     d->subjects = subjects;
     d->count = count;
     FL_TRY_DONE(status, FL_ALLOCATE(&d->panel, count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&d->role, count, error));
+    choose_roles(d);
     status = fill(set, d, facet, labels, out, error);
 done:
     if (d != NULL) fl_memory_free(d->panel);
+    if (d != NULL) fl_memory_free(d->role);
     fl_memory_free(d);
     fl_memory_free(labels);
     return status;

@@ -53,33 +53,22 @@ static bool is_match(const fl_run_entry *run, const char *key, const char *wante
     return value != NULL && is_one_of(value, wanted);
 }
 
-/* The set's axes are keys of its runs: of those that stay. An axis that none of them has is none. */
-static void keep_axes(fl_run_set *set, const char *key, const char *wanted) {
-    size_t axes = 0;
-    for (size_t a = 0; a < set->axis_count; a++) {
-        const char *found = NULL;
-        for (size_t i = 0; i < set->count && found == NULL; i++) {
-            const fl_run_entry *run = &set->runs[i];
-            if (!is_match(run, key, wanted)) continue;
-            for (size_t k = 0; k < run->key_count && found == NULL; k++)
-                found = strcmp(run->keys[k], set->axes[a]) == 0 ? run->keys[k] : NULL;
-        }
-        if (found != NULL) set->axes[axes++] = found;
-    }
-    set->axis_count = axes;
-}
-
-static void keep(fl_run_set *set, const char *key, const char *wanted) {
-    size_t kept = 0;
-    keep_axes(set, key, wanted);
+/* Matching runs first, all in their order. */
+static fl_status keep(fl_run_set *set, const char *key, const char *wanted, fl_error *error) {
+    fl_run_entry *others = NULL;
+    size_t kept = 0, left = 0;
+    FL_TRY(FL_ALLOCATE(&others, set->count, error));
     for (size_t i = 0; i < set->count; i++) {
-        fl_run_entry run = set->runs[i];
-        if (is_match(&run, key, wanted))
-            set->runs[kept++] = run;
+        if (is_match(&set->runs[i], key, wanted))
+            set->runs[kept++] = set->runs[i];
         else
-            fl_run_entry_release(&run);
+            others[left++] = set->runs[i];
     }
+    memcpy(set->runs + kept, others, left * sizeof others[0]);
+    fl_memory_free(others);
     set->count = kept;
+    set->left_out += left;
+    return FL_OK;
 }
 
 static fl_status apply_one(fl_run_set *set, char *condition, const char *filter, fl_error *error) {
@@ -89,7 +78,7 @@ static fl_status apply_one(fl_run_set *set, char *condition, const char *filter,
     if (!known) return refuse_key(set, condition, error);
     char first[CONDITION_BYTES];
     snprintf(first, sizeof first, "%s", set->runs[0].label);
-    keep(set, condition, wanted);
+    FL_TRY(keep(set, condition, wanted, error));
     if (set->count > 0) return FL_OK;
     return fl_error_set(error, FL_ERROR_ARGUMENT, "filter \"%s\": no run is left; labels are like \"%s\"",
                         filter, first);

@@ -59,7 +59,7 @@ void fl_run_entry_release(fl_run_entry *run) {
 
 void fl_run_set_destroy(fl_run_set *set) {
     if (set == NULL) return;
-    for (size_t i = 0; i < set->count; i++) fl_run_entry_release(&set->runs[i]);
+    for (size_t i = 0; i < set->count + set->left_out; i++) fl_run_entry_release(&set->runs[i]);
     fl_memory_free(set->runs);
     fl_memory_free(set->axes);
     fl_memory_free(set);

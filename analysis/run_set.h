@@ -44,6 +44,7 @@ typedef struct fl_run_entry {
 typedef struct fl_run_set {
     size_t count;
     fl_run_entry *runs;
+    size_t left_out; /* runs behind those that a filter took out (run_filter.h): axes may be theirs */
     size_t axis_count;
     const char **axes; /* the swept keys in the order of the config ("train" where a mapping was swept as a whole), then
                           keys in which runs differ that are equal in those; files without /sweep: keys that differ */
