@@ -5,6 +5,7 @@
 
 #include "analysis/html.h"
 #include "analysis/run_scores.h"
+#include "analysis/run_warnings.h"
 #include "harness/base/memory.h"
 
 enum { DETAIL_BYTES = 256, NAME_BYTES = 512 };
@@ -144,6 +145,60 @@ static void check_set(page *p) {
     }
 }
 
+/* The warnings in the run files, each once with its runs. */
+static fl_status check_recorded(page *p, fl_error *error) {
+    const fl_run_set *set = p->set;
+    fl_warned *rows = NULL;
+    fl_warning_group *groups = NULL;
+    size_t count = 0;
+    FL_TRY(FL_ALLOCATE(&rows, set->count, error));
+    for (size_t i = 0; i < set->count; i++)
+        rows[i] = (fl_warned){set->runs[i].label, set->runs[i].warnings, set->runs[i].warning_count};
+    fl_status status = fl_run_warnings_group(rows, set->count, &groups, &count, error);
+    for (size_t g = 0; g < count; g++) {
+        open_item(p);
+        fl_html_text(p->stream, groups[g].text);
+        for (size_t i = 0; i < groups[g].count && groups[g].count < set->count; i++) {
+            fputs(i == 0 ? " (" : "; ", p->stream);
+            fl_html_text(p->stream, rows[groups[g].cells[i]].label);
+        }
+        fputs(groups[g].count < set->count ? ").</li>\n" : " (all runs).</li>\n", p->stream);
+    }
+    fl_run_warnings_release(groups, count);
+    fl_memory_free(rows);
+    return status;
+}
+
+static void write_twins(page *p, const size_t *twin_of, size_t first) {
+    size_t twins = 0;
+    for (size_t i = first + 1; i < p->set->count; i++) {
+        if (twin_of[i] != first) continue;
+        if (twins++ == 0) {
+            open_item(p);
+            fputs("Equal numbers: ", p->stream);
+            fl_html_text(p->stream, p->set->runs[first].label);
+        }
+        fputs("; ", p->stream);
+        fl_html_text(p->stream, p->set->runs[i].label);
+    }
+    if (twins > 0) fputs(". They measure one thing, or a setting has no effect.</li>\n", p->stream);
+}
+
+static fl_status check_twins(page *p, fl_error *error) {
+    const fl_run_entry **runs = NULL;
+    size_t *twin_of = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&runs, p->set->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&twin_of, p->set->count, error));
+    for (size_t i = 0; i < p->set->count; i++) runs[i] = &p->set->runs[i];
+    fl_run_twins_find(runs, p->set->count, twin_of);
+    for (size_t i = 0; i < p->set->count; i++) write_twins(p, twin_of, i);
+done:
+    fl_memory_free(runs);
+    fl_memory_free(twin_of);
+    return status;
+}
+
 static void check_task(page *p, const char *task) {
     check(p, never_reached, task,
           "no prompt was long enough to reach the linear state, which was not tested here");
@@ -158,8 +213,11 @@ fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error
     page p = {.set = set, .stream = stream};
     fl_run_score *scores = NULL;
     size_t count = 0;
+    fl_status status = FL_OK;
     FL_TRY(fl_run_scores_list(set, &scores, &count, error));
     check_set(&p);
+    status = check_recorded(&p, error);
+    if (status == FL_OK) status = check_twins(&p, error);
     check(&p, is_older, NULL,
           "Older (&dagger;): measured by other code than that of the program which made this page; what "
           "differs");
@@ -177,5 +235,5 @@ fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error
     }
     if (p.written > 0) fputs("</ul>\n", stream);
     fl_memory_free(scores);
-    return FL_OK;
+    return status;
 }

@@ -186,6 +186,13 @@ static fl_status write_provenance(fl_run_file *file, const fl_cell_file *content
     return status;
 }
 
+static fl_status write_warnings(fl_run_file *file, const fl_cell_work *cell, fl_error *error) {
+    if (cell->warning_count == 0) return FL_OK;
+    return fl_run_file_write_texts(file, "/warnings", cell->warning_count,
+                                   (const char *const *)cell->warnings,
+                                   "what was measured and can hardly be meant", error);
+}
+
 static fl_status write_timing(fl_run_file *file, const fl_cell_file *content, fl_error *error) {
     FL_TRY(fl_run_record_write_seconds(
         file, "frozen", content->frozen_seconds,
@@ -210,6 +217,7 @@ fl_status fl_cell_file_write(const fl_cell_file *content, fl_error *error) {
     FL_TRY_DONE(status, write_training(file, content->cell, error));
     FL_TRY_DONE(status, write_tasks(file, content, error));
     FL_TRY_DONE(status, write_self_check(file, content->self_check, error));
+    FL_TRY_DONE(status, write_warnings(file, content->cell, error));
     FL_TRY_DONE(status, write_timing(file, content, error));
     FL_TRY_DONE(status, write_provenance(file, content, error));
     status = fl_run_file_commit(file, error);

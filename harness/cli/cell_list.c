@@ -7,6 +7,7 @@
 
 #include "attn_variants/unused_keys.h"
 #include "harness/base/memory.h"
+#include "harness/cli/cell_warnings.h"
 #include "harness/cli/sampled_text.h"
 #include "harness/store/fingerprint.h"
 #include "harness/store/run_file.h"
@@ -67,6 +68,7 @@ void fl_cell_list_destroy(fl_cell_list *list) {
         fl_memory_free(list->cells[i].path);
         fl_memory_free(list->cells[i].message);
         fl_memory_free(list->cells[i].changed);
+        fl_sweep_list_release(list->cells[i].warnings, list->cells[i].warning_count);
     }
     fl_memory_free(list->cells);
     if (list->experiments != NULL) fl_experiment_list_destroy(list->experiments);
@@ -238,6 +240,7 @@ static void set_up_cell(fl_cell_list *list, fl_cell_work *cell, const fl_cell_gr
     if (status == FL_OK) status = fl_cell_parts_bind(cell->experiment, &cell->parts, &error);
     if (status == FL_OK) status = hash_sampled(cell, group, &error);
     if (status == FL_OK) status = identify(list, cell, group, &error);
+    if (status == FL_OK) status = fl_cell_warnings_collect(list, cell, group, &error);
     if (status == FL_OK) status = first_state(list, cell, &error);
     if (status != FL_OK) fl_cell_fail(cell, &error);
 }

@@ -37,6 +37,8 @@ typedef struct fl_cell_work {
     char run_id[13];             /* "" until its group has been opened */
     char *path;                  /* <out>/<run_id>.h5 */
     char *message;               /* of a failed cell */
+    char **warnings;             /* [warning_count] owned (cell_warnings.h) */
+    size_t warning_count;
     bool stale;                  /* pending, begun before by a process that is gone */
     const char *rule;            /* its name; NULL until its group has been opened */
     fl_hash fingerprint;         /* of the code that measures it here */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/cli/cell_warnings.h"
 #include "harness/cli/sampled_text.h"
 #include "harness/engine/layer_fit.h"
 #include "harness/measure/text_evaluation.h"
@@ -182,6 +183,7 @@ fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell
     for (size_t i = 0; i < count; i++) {
         FL_TRY_DONE(status, fl_training_check_overlap(&cells[i]->parts.train, &group->training.sequences,
                                                       &group->text.sequences, error));
+        FL_TRY_DONE(status, fl_cell_warnings_of_training(cells[i], group, error));
         fl_training_history_release(&cells[i]->history);
         FL_TRY_DONE(status, fill_job(desk, i, list, group, cells[i], error));
     }

@@ -5,6 +5,7 @@
 
 #include "harness/cli/arguments.h"
 #include "harness/cli/cell_list.h"
+#include "harness/cli/cell_warnings.h"
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
 #include "harness/cli/plan_estimate.h"
@@ -113,6 +114,7 @@ static fl_status plan(fl_cell_list *list, const fl_positionals *arguments, const
     for (size_t i = 0; i < list->groups; i++) plan_group(list, i, !given->slurm, &estimate);
     if (!given->slurm) {
         print_counts(list);
+        FL_TRY(fl_cell_warnings_print(stdout, list, error));
         return print_estimate(&estimate, given->threads, error);
     }
     const fl_slurm_script script = {.name = list->cells[0].experiment->name,

@@ -110,11 +110,15 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         rows[i].label = list->cells[i].label;
         rows[i].status = state_words[list->cells[i].state];
+        if (list->cells[i].state != FL_CELL_DUPLICATE) {
+            rows[i].warnings = list->cells[i].warnings;
+            rows[i].warning_count = list->cells[i].warning_count;
+        }
         if (!has_file(&list->cells[i])) continue;
         FL_TRY_DONE(status, fl_run_entry_read(list->cells[i].path, &rows[i].run, error));
         rows[i].measured = true;
     }
-    fl_summary_print(stdout, rows, list->count);
+    FL_TRY_DONE(status, fl_summary_print(stdout, rows, list->count, error));
     snprintf(path, sizeof path, "%s/table.csv", list->out);
     status = fl_summary_write_csv(path, rows, list->count, error);
 done:

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "analysis/output_file.h"
+#include "analysis/run_warnings.h"
+#include "harness/base/memory.h"
 
 enum { LABEL_WIDTH_LIMIT = 60, CELL_BYTES = 32 };
 
@@ -75,7 +77,45 @@ static void print_older(FILE *stream, const fl_summary_row *rows, size_t count) 
     if (printed > 0) fputs("); without --keep-older it is measured anew.\n", stream);
 }
 
-void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
+static fl_status print_warnings(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error) {
+    fl_warned *warned = NULL;
+    FL_TRY(FL_ALLOCATE(&warned, count, error));
+    for (size_t i = 0; i < count; i++) {
+        const fl_run_entry *run = &rows[i].run;
+        const bool of_file = rows[i].measured && run->warning_count > 0;
+        warned[i] = (fl_warned){rows[i].label, of_file ? run->warnings : rows[i].warnings,
+                                of_file ? run->warning_count : rows[i].warning_count};
+    }
+    fl_status status = fl_run_warnings_print(stream, warned, count, error);
+    fl_memory_free(warned);
+    return status;
+}
+
+/* "equal numbers: a = b = c", a line for each such group. */
+static fl_status print_twins(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error) {
+    const fl_run_entry **runs = NULL;
+    size_t *twin_of = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&runs, count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&twin_of, count, error));
+    for (size_t i = 0; i < count; i++) runs[i] = rows[i].measured ? &rows[i].run : NULL;
+    fl_run_twins_find(runs, count, twin_of);
+    for (size_t i = 0; i < count; i++) {
+        size_t twins = 0;
+        for (size_t j = i + 1; j < count && twin_of[i] == i; j++) {
+            if (twin_of[j] != i) continue;
+            if (twins++ == 0) fprintf(stream, "equal numbers: %s", rows[i].label);
+            fprintf(stream, " = %s", rows[j].label);
+        }
+        if (twins > 0) fputc('\n', stream);
+    }
+done:
+    fl_memory_free(runs);
+    fl_memory_free(twin_of);
+    return status;
+}
+
+fl_status fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error) {
     int width = 4;
     bool starred = false;
     double full = NAN;
@@ -102,6 +142,8 @@ void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count) {
             number(full, text));
     if (starred) fprintf(stream, "*: no gain: with the linear part off, perplexity is the same or better.\n");
     print_older(stream, rows, count);
+    FL_TRY(print_warnings(stream, rows, count, error));
+    return print_twins(stream, rows, count, error);
 }
 
 fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error) {
@@ -112,7 +154,7 @@ fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, siz
     FL_TRY(fl_output_file_open(path, &file, error));
     fputs("cell,tier,status,nmse,nmse_linear_off,perplexity,perplexity_linear_off,full_perplexity,kl,"
           "agreement,state_bytes,"
-          "exact_bytes,linear_share,diverged,older\n",
+          "exact_bytes,linear_share,diverged,older,warnings\n",
           file.stream);
     for (size_t i = 0; i < count; i++) {
         const fl_run_entry *run = &rows[i].run;
@@ -123,7 +165,8 @@ fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, siz
             fputc(',', file.stream);
             fl_output_csv_number(file.stream, rows[i].measured ? fl_run_metric_value(run, metrics[j]) : NAN);
         }
-        fprintf(file.stream, ",%d,%d\n", run->diverged ? 1 : 0, run->older ? 1 : 0);
+        fprintf(file.stream, ",%d,%d,%zu\n", run->diverged ? 1 : 0, run->older ? 1 : 0,
+                rows[i].measured ? run->warning_count : rows[i].warning_count);
     }
     return fl_output_file_close(&file, error);
 }

@@ -17,10 +17,13 @@ typedef struct fl_summary_row {
     const char *label;  /* borrowed */
     const char *status; /* "new", "kept", "failed", "not run", ...; borrowed */
     bool measured;      /* the run is there */
+    char *const *warnings; /* [warning_count] borrowed: of a run that is not there, or whose file has none */
+    size_t warning_count;
     fl_run_entry run;
 } fl_summary_row;
 
-void fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count);
+/* Below the table: the warnings, each once, and which rows have equal numbers. */
+fl_status fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error);
 /* The same rows as CSV, whole or not at all. */
 fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error);
 

@@ -505,12 +505,25 @@ static fl_status matches_rule(const fl_document *cell, const fl_node *rule, bool
     return FL_OK;
 }
 
-static fl_status drop_excluded(const plan *p, fl_expansion *e, fl_error *error) {
+/* Without an override, which may have taken away what was to be excluded, an entry that drops nothing is a
+ * mistake. */
+static fl_status check_excluded(const plan *p, const bool *dropped, fl_error *error) {
+    for (size_t i = 0; i < p->exclude->count && p->override_count == 0; i++) {
+        if (!dropped[i])
+            return fl_node_error(p->exclude->children[i], error, "sweep.exclude: no cell is like this entry");
+    }
+    return FL_OK;
+}
+
+static fl_status drop_excluded(const plan *p, fl_expansion *e, bool *dropped, fl_error *error) {
     size_t kept = 0;
     for (size_t c = 0; c < e->count; c++) {
         bool match = false;
-        for (size_t i = 0; i < p->exclude->count && !match; i++) {
-            FL_TRY(matches_rule(e->cells[c].document, p->exclude->children[i], &match, error));
+        for (size_t i = 0; i < p->exclude->count; i++) {
+            bool this_one = false;
+            FL_TRY(matches_rule(e->cells[c].document, p->exclude->children[i], &this_one, error));
+            dropped[i] = dropped[i] || this_one;
+            match = match || this_one;
         }
         if (match) {
             release_cell(&e->cells[c]);
@@ -524,6 +537,15 @@ static fl_status drop_excluded(const plan *p, fl_expansion *e, fl_error *error) 
     e->count = kept;
     if (kept == 0) return fl_node_error(p->exclude, error, "sweep.exclude drops every cell");
     return FL_OK;
+}
+
+static fl_status exclude_cells(const plan *p, fl_expansion *e, fl_error *error) {
+    bool *dropped = NULL;
+    FL_TRY(FL_ALLOCATE(&dropped, p->exclude->count, error));
+    fl_status status = drop_excluded(p, e, dropped, error);
+    if (status == FL_OK) status = check_excluded(p, dropped, error);
+    fl_memory_free(dropped);
+    return status;
 }
 
 /* A misspelt key in an exclusion would silently drop nothing. */
@@ -591,7 +613,7 @@ static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *
     for (size_t i = 0; i < cells; i++) FL_TRY(build_cell(p, i, &e->cells[i], error));
     if (p->exclude != NULL && p->exclude->count > 0) {
         FL_TRY(check_exclude_keys(p, e, error));
-        FL_TRY(drop_excluded(p, e, error));
+        FL_TRY(exclude_cells(p, e, error));
     }
     return drop_duplicates(e, error);
 }

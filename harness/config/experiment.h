@@ -60,7 +60,8 @@ typedef struct fl_experiment_list {
  * sweep.grid: {dotted.key: [values], ...}      every combination
  * sweep.zip:  {dotted.key: [values], ...}      lists of one length, walked together; one axis
  * sweep.list: [{dotted.key: value, ...}, ...]  cells written out; one axis
- * sweep.exclude: [{dotted.key: value, ...}]    cells in which all of these hold are dropped
+ * sweep.exclude: [{dotted.key: value, ...}]    cells in which all of these hold are dropped; an entry that drops
+ *                                              none is an error, unless there are overrides
  * What is outside `sweep`, and what sweep.grid sets, is common to all cells: a key of it that a cell's rule does not take is
  * left out of that cell when another cell takes it (attn_variants/unused_keys.h).
  * What is outside `sweep`, and what sweep.grid sets, is common to all cells: a key of it that a cell's rule does not take is

@@ -257,10 +257,8 @@ static void test_older_results_are_kept_on_request_and_marked(void **state) {
     make_older(of_trained(".h5"), "attn_variants/kda.c");
     fl_expect(0, command("run", "--keep-older"), "0 cells to measure, 2 kept", "kept, older",
               "older: measured by other code than this program's (kda.c)", NULL);
-    assert_int_equal(fl_shell(&output, "cut -d, -f1,15 %s/table.csv", fl_inside("out")), 0);
-    assert_non_null(strstr(output, "cell,older"));
-    assert_non_null(strstr(output, ",1\n"));
-    assert_non_null(strstr(output, ",0\n"));
+    assert_int_equal(fl_shell(&output, "awk -F, '{print $(NF-1)}' %s/table.csv", fl_inside("out")), 0);
+    assert_string_equal(output, "older\n0\n1\n");
     fl_memory_free(output);
     assert_int_equal(fl_frostline(NULL, "report %s --out %s", fl_inside("out"), fl_inside("r.html")), 0);
     output = fl_read_file(fl_inside("r.html"), &(size_t){0});
