@@ -140,11 +140,11 @@ static void write_tail(const fl_run_comparison *c, const char *bullet, FILE *str
     if (c->pair_count == 0) fprintf(stream, "%sno cell of A has a partner in B\n", bullet);
     if (is_own(c) && c->figure_count == 0) fprintf(stream, "%sno run has such a baseline\n", bullet);
     if (older) fprintf(stream, "%s* made by other code than this program's\n", bullet);
-    fprintf(
-        stream,
-        "%stexts: bootstrap over the n sequences both have measured; items: McNemar's exact test over the n "
-        "items both have\n",
-        bullet);
+    fprintf(stream,
+            "%sperplexities and errors: bootstrap over the n sequences or items both have; accuracies: "
+            "McNemar's exact "
+            "test over the n items both have\n",
+            bullet);
 }
 
 void fl_compare_tables_text(const fl_run_comparison *c, const char *const names[2], FILE *stream) {

@@ -15,36 +15,70 @@ enum { PATH_BYTES = 512 };
 /* One run's items. */
 typedef struct item_column {
     size_t count;
-    double *values; /* [count]; NULL: the run has none of this name */
-    char **hashes;  /* [count]; NULL likewise */
-    bool *used;     /* [count] */
+    double *values;  /* [count]; NULL: the run has none of this name */
+    double *weights; /* [count]; NULL: not asked for */
+    char **hashes;   /* [count]; NULL: the run has none */
+    bool *used;      /* [count] */
 } item_column;
+
+/* The items of two runs, and which belong together. */
+typedef struct item_pairs {
+    item_column first, second;
+    size_t count;
+    size_t *left, *right; /* [count] */
+} item_pairs;
 
 static void release(item_column *items) {
     fl_memory_free(items->values);
+    fl_memory_free(items->weights);
     fl_sweep_list_release(items->hashes, items->hashes != NULL ? items->count : 0);
     fl_memory_free(items->used);
 }
 
-static fl_status read_items(fl_run_reader *reader, const char *task, const char *column, item_column *out,
-                            fl_error *error) {
+static void release_pairs(item_pairs *pairs) {
+    release(&pairs->first);
+    release(&pairs->second);
+    fl_memory_free(pairs->left);
+    fl_memory_free(pairs->right);
+}
+
+static fl_status misfit(const char *path, fl_error *error) {
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: does not fit the other columns", path);
+}
+
+/* A column [n], or the first of [n][choices]; *values stays NULL when there is none of this name. *count: 0
+ * or the rows expected. */
+static fl_status read_column(fl_run_reader *reader, const char *task, const char *column, double **values,
+                             size_t *count, fl_error *error) {
     char path[PATH_BYTES];
-    size_t rank = 0, shape[4] = {0}, hashes = 0;
+    size_t rank = 0, shape[4] = {0};
     snprintf(path, sizeof path, "/tasks/%s/items/%s", task, column);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_doubles(reader, path, &out->values, &rank, shape, error));
-    out->count = rank == 1 ? shape[0] : 0;
+    FL_TRY(fl_run_reader_doubles(reader, path, values, &rank, shape, error));
+    const size_t width = rank == 2 ? shape[1] : 1;
+    if (rank < 1 || rank > 2 || width == 0 || (*count > 0 && shape[0] != *count)) return misfit(path, error);
+    *count = shape[0];
+    for (size_t i = 0; i < *count; i++) (*values)[i] = (*values)[i * width];
+    return FL_OK;
+}
+
+static fl_status read_items(fl_run_reader *reader, const char *task, const char *column, const char *weights,
+                            item_column *out, fl_error *error) {
+    char path[PATH_BYTES], **texts = NULL;
+    size_t hashes = 0;
+    FL_TRY(read_column(reader, task, column, &out->values, &out->count, error));
+    if (out->values == NULL) return FL_OK;
+    if (weights != NULL) FL_TRY(read_column(reader, task, weights, &out->weights, &out->count, error));
     FL_TRY(FL_ALLOCATE(&out->used, out->count, error));
     snprintf(path, sizeof path, "/tasks/%s/items/document_hash", task);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    char **texts = NULL;
     FL_TRY(fl_run_reader_texts(reader, path, &texts, &hashes, error));
     if (hashes == out->count) {
         out->hashes = texts;
         return FL_OK;
     }
     fl_sweep_list_release(texts, hashes);
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s: does not fit the other columns", path);
+    return misfit(path, error);
 }
 
 /* The first unused item of this hash, looked for from `start` on and round; count: none. */
@@ -56,18 +90,49 @@ static size_t find_item(const item_column *items, const char *hash, size_t start
     return items->count;
 }
 
-/* a, b [first->count]: values of the items in common. Returns how many. */
-static size_t pair_items(const item_column *first, item_column *second, double *a, double *b) {
-    size_t pairs = 0, next = 0;
-    for (size_t i = 0; i < first->count; i++) {
-        const size_t at = find_item(second, first->hashes[i], next);
-        if (at == second->count) continue;
-        second->used[at] = true;
+static fl_status match_items(item_pairs *pairs, fl_error *error) {
+    size_t next = 0;
+    FL_TRY(FL_ALLOCATE(&pairs->left, pairs->first.count, error));
+    FL_TRY(FL_ALLOCATE(&pairs->right, pairs->first.count, error));
+    for (size_t i = 0; i < pairs->first.count; i++) {
+        const size_t at = find_item(&pairs->second, pairs->first.hashes[i], next);
+        if (at == pairs->second.count) continue;
+        pairs->second.used[at] = true;
         next = at + 1;
-        a[pairs] = first->values[i];
-        b[pairs++] = second->values[at];
+        pairs->left[pairs->count] = i;
+        pairs->right[pairs->count++] = at;
     }
-    return pairs;
+    return FL_OK;
+}
+
+static bool lacks(const item_column *items, const char *weights) {
+    return items->values == NULL || (weights != NULL && items->weights == NULL);
+}
+
+/* *why_not: NULL, or why there is no pair. */
+static fl_status pair_items(fl_run_reader *first, fl_run_reader *second, const char *task, const char *column,
+                            const char *weights, item_pairs *pairs, const char **why_not, fl_error *error) {
+    *pairs = (item_pairs){0};
+    *why_not = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, read_items(first, task, column, weights, &pairs->first, error));
+    FL_TRY_DONE(status, read_items(second, task, column, weights, &pairs->second, error));
+    if (lacks(&pairs->first, weights) || lacks(&pairs->second, weights)) {
+        *why_not = "one of the two has no such items";
+    } else if (pairs->first.hashes == NULL || pairs->second.hashes == NULL) {
+        *why_not = "the items have no hashes to be matched by";
+    } else {
+        FL_TRY_DONE(status, match_items(pairs, error));
+        if (pairs->count == 0) *why_not = "no item in common";
+    }
+done:
+    if (status != FL_OK) release_pairs(pairs);
+    return status;
+}
+
+static fl_interval unknown(const char *why_not) {
+    return (fl_interval){(double)NAN, (double)NAN, (double)NAN, FL_BOOTSTRAP_LEVEL,
+                         (double)NAN, 0,           false,       why_not};
 }
 
 fl_interval fl_item_pairs_interval(double difference, double difference_stderr, double exact_p,
@@ -82,33 +147,78 @@ fl_interval fl_item_pairs_interval(double difference, double difference_stderr, 
     return out;
 }
 
-fl_status fl_item_pairs_compare(fl_run_reader *first, fl_run_reader *second, const char *task,
-                                const char *column, fl_interval *out, fl_error *error) {
-    item_column a = {0}, b = {0};
-    double *x = NULL, *y = NULL;
+static fl_status compare_accuracy(const item_pairs *pairs, fl_interval *out, fl_error *error) {
+    double *a = NULL, *b = NULL;
+    fl_paired_comparison paired;
     fl_status status = FL_OK;
-    *out = (fl_interval){(double)NAN, (double)NAN, (double)NAN, FL_BOOTSTRAP_LEVEL,
-                         (double)NAN, 0,           false,       "no item in common"};
-    FL_TRY_DONE(status, read_items(first, task, column, &a, error));
-    FL_TRY_DONE(status, read_items(second, task, column, &b, error));
-    if (a.values == NULL || b.values == NULL) {
-        out->why_not = "one of the two has no such items";
-    } else if (a.hashes == NULL || b.hashes == NULL) {
-        out->why_not = "the items have no hashes to be matched by";
-    } else {
-        FL_TRY_DONE(status, FL_ALLOCATE(&x, a.count, error));
-        FL_TRY_DONE(status, FL_ALLOCATE(&y, a.count, error));
-        const size_t pairs = pair_items(&a, &b, x, y);
-        fl_paired_comparison paired;
-        if (pairs > 0) FL_TRY_DONE(status, fl_metric_compare(x, y, pairs, &paired, error));
-        if (pairs > 0)
-            *out = fl_item_pairs_interval(paired.difference, paired.difference_stderr, paired.exact_p,
-                                          (double)pairs);
+    FL_TRY_DONE(status, FL_ALLOCATE(&a, pairs->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&b, pairs->count, error));
+    for (size_t i = 0; i < pairs->count; i++) {
+        a[i] = pairs->first.values[pairs->left[i]];
+        b[i] = pairs->second.values[pairs->right[i]];
     }
+    FL_TRY_DONE(status, fl_metric_compare(a, b, pairs->count, &paired, error));
+    *out = fl_item_pairs_interval(paired.difference, paired.difference_stderr, paired.exact_p,
+                                  (double)pairs->count);
 done:
-    fl_memory_free(x);
-    fl_memory_free(y);
-    release(&a);
-    release(&b);
+    fl_memory_free(a);
+    fl_memory_free(b);
+    return status;
+}
+
+fl_status fl_item_pairs_accuracy(fl_run_reader *first, fl_run_reader *second, const char *task,
+                                 const char *column, fl_interval *out, fl_error *error) {
+    item_pairs pairs;
+    const char *why_not = NULL;
+    FL_TRY(pair_items(first, second, task, column, NULL, &pairs, &why_not, error));
+    *out = unknown(why_not);
+    fl_status status = why_not == NULL ? compare_accuracy(&pairs, out, error) : FL_OK;
+    release_pairs(&pairs);
+    return status;
+}
+
+/* totals: log-likelihood and weight of the first, then of the second. */
+static void perplexity_difference(const void *context, const double *totals, double *out) {
+    (void)context;
+    *out = exp(-totals[2] / totals[3]) - exp(-totals[0] / totals[1]);
+}
+
+static void fill_sums(const item_column *items, size_t item, double *sums) {
+    sums[0] = items->values[item];
+    sums[1] = items->weights != NULL ? items->weights[item] : 1.0;
+}
+
+static fl_status compare_perplexity(const item_pairs *pairs, fl_interval *out, fl_error *error) {
+    double *sums = NULL;
+    FL_TRY(FL_ALLOCATE(&sums, 4 * pairs->count, error));
+    for (size_t i = 0; i < pairs->count; i++) {
+        fill_sums(&pairs->first, pairs->left[i], sums + 4 * i);
+        fill_sums(&pairs->second, pairs->right[i], sums + 4 * i + 2);
+    }
+    const fl_bootstrap bootstrap = {.units = pairs->count,
+                                    .columns = 4,
+                                    .sums = sums,
+                                    .statistics = 1,
+                                    .statistic = perplexity_difference};
+    fl_bootstrap_result result;
+    fl_status status = fl_bootstrap_run(&bootstrap, &result, error);
+    fl_memory_free(sums);
+    FL_TRY(status);
+    const bool known = isfinite(result.low) && isfinite(result.high);
+    const char *why_not =
+        pairs->count < FL_BOOTSTRAP_FEWEST ? "fewer than 5 items" : "a value that is not finite";
+    *out = (fl_interval){result.estimate, result.low,   result.high, FL_BOOTSTRAP_LEVEL,
+                         result.p,        pairs->count, known,       known ? "" : why_not};
+    return FL_OK;
+}
+
+fl_status fl_item_pairs_perplexity(fl_run_reader *first, fl_run_reader *second, const char *task,
+                                   const char *weights, fl_interval *out, fl_error *error) {
+    item_pairs pairs;
+    const char *why_not = NULL;
+    FL_TRY(pair_items(first, second, task, "log_likelihood", weights, &pairs, &why_not, error));
+    *out = unknown(why_not);
+    fl_status status = why_not == NULL ? compare_perplexity(&pairs, out, error) : FL_OK;
+    release_pairs(&pairs);
     return status;
 }

@@ -161,22 +161,53 @@ static bool has_task(const fl_run_entry *run, const char *task) {
     return false;
 }
 
+/* A score of a task: what it is made of, and how it is compared. */
+static const struct task_score {
+    const char *metric, *column; /* column: of rightness; NULL: a perplexity */
+    const char *weights;         /* of a perplexity; NULL: items weigh the same */
+    const char *marker;          /* a column that tasks scored so have and others have not; NULL: none */
+} scores[] = {
+    {"acc", "correct", NULL, NULL},
+    {"acc_norm", "correct_norm", NULL, NULL},
+    {"word_perplexity", NULL, "words", "words"},
+    {"perplexity", NULL, "choice_tokens", "square_sum"},
+    {"perplexity", NULL, NULL, "correct"},
+};
+
+enum { SCORES = sizeof scores / sizeof scores[0] };
+
+static bool is_scored_so(fl_run_reader *reader, const char *task, const struct task_score *score) {
+    char path[2 * FL_FIGURE_BYTES];
+    snprintf(path, sizeof path, "/tasks/%.256s/items/%s", task, score->marker != NULL ? score->marker : "");
+    return score->marker == NULL || fl_run_reader_has(reader, path);
+}
+
+static fl_status compare_score(fl_run_comparison *c, size_t pair, const char *task,
+                               const struct task_score *score, fl_run_reader *first, fl_run_reader *second,
+                               fl_error *error) {
+    fl_figure_difference row = {.pair = pair, .units = "1"};
+    char name[2 * FL_FIGURE_BYTES];
+    snprintf(name, sizeof name, "tasks/%.256s/%s", task, score->metric);
+    row.first = fl_run_metric_value(c->pairs[pair].first, name);
+    row.second = fl_run_metric_value(c->pairs[pair].second, name);
+    if (isnan(row.first) && isnan(row.second)) return FL_OK;
+    snprintf(row.figure, sizeof row.figure, "%.150s, %s", task, score->metric);
+    row.test = score->column != NULL ? "McNemar" : "bootstrap";
+    if (score->column != NULL)
+        FL_TRY(fl_item_pairs_accuracy(first, second, task, score->column, &row.difference, error));
+    else
+        FL_TRY(fl_item_pairs_perplexity(first, second, task, score->weights, &row.difference, error));
+    return add_figure(c, &row, error);
+}
+
 static fl_status compare_tasks(fl_run_comparison *c, size_t pair, fl_run_reader *first, fl_run_reader *second,
                                fl_error *error) {
-    static const char *const metrics[][2] = {{"acc", "correct"}, {"acc_norm", "correct_norm"}};
     const fl_run_pair *p = &c->pairs[pair];
     for (size_t t = 0; t < p->first->task_count; t++) {
         const char *task = p->first->tasks[t];
-        for (size_t m = 0; m < 2 && has_task(p->second, task); m++) {
-            fl_figure_difference row = {.pair = pair, .units = "1", .test = "McNemar"};
-            char name[FL_FIGURE_BYTES];
-            snprintf(name, sizeof name, "tasks/%s/%s", task, metrics[m][0]);
-            if (!fl_run_has_metric(p->first, name) || !fl_run_has_metric(p->second, name)) continue;
-            snprintf(row.figure, sizeof row.figure, "%.170s, %s", task, metrics[m][0]);
-            row.first = fl_run_metric_value(p->first, name);
-            row.second = fl_run_metric_value(p->second, name);
-            FL_TRY(fl_item_pairs_compare(first, second, task, metrics[m][1], &row.difference, error));
-            FL_TRY(add_figure(c, &row, error));
+        for (size_t s = 0; s < SCORES && has_task(p->second, task); s++) {
+            if (is_scored_so(first, task, &scores[s]))
+                FL_TRY(compare_score(c, pair, task, &scores[s], first, second, error));
         }
     }
     return FL_OK;

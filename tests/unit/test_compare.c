@@ -43,15 +43,56 @@ static void test_items_are_paired_by_their_hashes(void **state) {
     static const double right[] = {0, 0, 0, 0, 0, 1, 1}, other[] = {1, 1, 1, 1, 1, 1, 1};
     fl_run_reader *a = write_items("a", 7, first, right), *b = write_items("b", 7, second, other);
     fl_interval i;
-    OK(fl_item_pairs_compare(a, b, "t", "correct", &i, &problem));
+    OK(fl_item_pairs_accuracy(a, b, "t", "correct", &i, &problem));
     /* Six in common; five right in the second alone, one in both: p = 2 / 2^5. */
     assert_int_equal(i.sequences, 6);
     assert_true(fabs(i.estimate - 5.0 / 6.0) < 1e-15 && i.known && fabs(i.p - 0.0625) < 1e-12);
-    OK(fl_item_pairs_compare(a, b, "t", "correct_norm", &i, &problem));
+    OK(fl_item_pairs_accuracy(a, b, "t", "correct_norm", &i, &problem));
     assert_true(!i.known && isnan(i.estimate) && isnan(i.p));
     assert_string_equal(i.why_not, "one of the two has no such items");
     fl_run_reader_close(a);
     fl_run_reader_close(b);
+}
+
+/* Pages: log-likelihood and words of each. */
+static fl_run_reader *write_pages(const char *name, size_t count, double nats_a_word) {
+    static const char *const hashes[] = {"a", "b", "c", "d", "e", "f"};
+    double likelihood[6], words[6];
+    fl_run_file *file = NULL;
+    fl_run_reader *reader = NULL;
+    char path[1024];
+    for (size_t i = 0; i < count; i++) {
+        words[i] = (double)(10 + i);
+        likelihood[i] = -words[i] * (nats_a_word + 0.01 * (double)(i % 3));
+    }
+    OK(fl_run_file_create(fl_inside("pages"), name, &file, &problem));
+    OK(fl_run_file_write_doubles(file, "/tasks/w/items/log_likelihood", 2, (size_t[]){count, 1}, likelihood,
+                                 "nat", "x", &problem));
+    OK(fl_run_file_write_doubles(file, "/tasks/w/items/words", 1, &count, words, "1", "x", &problem));
+    OK(fl_run_file_write_texts(file, "/tasks/w/items/document_hash", count, hashes, "x", &problem));
+    OK(fl_run_file_commit(file, &problem));
+    snprintf(path, sizeof path, "%s/%s.h5", fl_inside("pages"), name);
+    OK(fl_run_reader_open(path, &reader, &problem));
+    return reader;
+}
+
+static void test_perplexities_of_pages_are_paired_and_resampled(void **state) {
+    (void)state;
+    fl_run_reader *a = write_pages("a", 6, 2.0), *b = write_pages("b", 6, 2.5),
+                  *few = write_pages("few", 3, 2.5);
+    fl_interval i;
+    OK(fl_item_pairs_perplexity(a, b, "w", "words", &i, &problem));
+    const double extra = 0.01 * (11 + 14 + 2 * (12 + 15)) / (10 + 11 + 12 + 13 + 14 + 15);
+    assert_true(fabs(i.estimate - (exp(2.5 + extra) - exp(2.0 + extra))) < 1e-12);
+    assert_true(i.known && i.low > 4.0 && i.p < 0.05 && i.sequences == 6);
+    OK(fl_item_pairs_perplexity(a, few, "w", "words", &i, &problem));
+    assert_true(!i.known && i.sequences == 3);
+    assert_string_equal(i.why_not, "fewer than 5 items");
+    OK(fl_item_pairs_perplexity(a, b, "w", "tokens", &i, &problem));
+    assert_string_equal(i.why_not, "one of the two has no such items");
+    fl_run_reader_close(a);
+    fl_run_reader_close(b);
+    fl_run_reader_close(few);
 }
 
 /* Two sweeps of one grid: B has another window and one rule more, A one rule more of its own. */
@@ -195,6 +236,7 @@ static void test_one_run_is_compared_with_every_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_items_are_paired_by_their_hashes),
+        TEST(test_perplexities_of_pages_are_paired_and_resampled),
         TEST(test_cells_are_matched_by_what_they_share),
         TEST(test_the_command_prints_and_writes_the_table),
         TEST(test_a_sweep_is_compared_with_its_own_baselines),
