@@ -3,7 +3,8 @@
  * Cells are matched by run id, then by their configuration without the keys in which the two sets differ as wholes (one value,
  * or none, throughout the first set and another throughout the second). A set of one run is compared with every run of the
  * other. What remains is listed as without a partner. Differences are second minus first: of texts by intervals.h (bootstrap
- * over the sequences both have measured), of task items by McNemar's exact test over the items both have (item_pairs.h). A set can also be compared with its own baselines. */
+ * over the sequences both have measured), of task items by McNemar's exact test or, of perplexities, the bootstrap over the
+ * items both have (item_pairs.h). A set can also be compared with its own baselines. */
 #ifndef FL_ANALYSIS_RUN_COMPARE_H
 #define FL_ANALYSIS_RUN_COMPARE_H
 
