@@ -165,11 +165,23 @@ static const char *factor_fault(const fl_rule_factor *factor) {
     static const char *const axes[] = {"1", "D", "M", "MD", "S"};
     if (factor->name == NULL || factor->name[0] == '\0') return "a factor without a name";
     if (factor->help == NULL) return "a factor without help";
+    if (factor->activation == FL_ACTIVATE_UNSET) return "a factor without an activation";
     if (!isfinite(factor->bias)) return "a factor with a bias that is not finite";
     for (size_t i = 0; factor->axes != NULL && i < sizeof axes / sizeof axes[0]; i++) {
         if (strcmp(factor->axes, axes[i]) == 0) return NULL;
     }
     return "a factor with unknown axes";
+}
+
+/* An activation left out would else be whatever comes first in the enumeration. */
+static const char *activation_fault(const fl_rule *rule) {
+    if (rule->gate != FL_GATE_NONE && rule->gate_activation == FL_ACTIVATE_UNSET)
+        return "a gate, and no gate_activation";
+    if (rule->gate == FL_GATE_NONE && rule->gate_activation != FL_ACTIVATE_UNSET)
+        return "a gate_activation, and no gate";
+    if (rule->beta && rule->beta_activation == FL_ACTIVATE_UNSET) return "a beta, and no beta_activation";
+    if (!rule->beta && rule->beta_activation != FL_ACTIVATE_UNSET) return "a beta_activation, and no beta";
+    return NULL;
 }
 
 static const char *slot_fault(const fl_rule *rule) {
@@ -212,6 +224,7 @@ static fl_status rule_check(const fl_rule *rule, fl_error *error) {
                             rule->abi, (int)FL_RULE_ABI);
     }
     const char *fault = slot_fault(rule);
+    if (fault == NULL) fault = activation_fault(rule);
     if (fault == NULL && rule->parameter_count > FL_RULE_MAX_PARAMETERS) fault = "too many parameters";
     for (size_t i = 0; fault == NULL && i < rule->option_count; i++)
         fault = option_fault(rule, &rule->options[i]);

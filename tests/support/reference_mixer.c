@@ -1,5 +1,11 @@
 #include "tests/support/reference_mixer.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
 #include <complex.h>
 #include <math.h>
 #include <stdbool.h>
@@ -460,6 +466,15 @@ static void write_gla(const world *w, double *s, const token_inputs *token, cons
     add_outer(w, s, 1.0, v, k);
 }
 
+/* Plain accumulation of features of the key. */
+static bool is_kernel(const world *w) {
+    static const char *const names[] = {"linear", "hedgehog", "taylor", "random_features", "dpfp", "rebased"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (is_rule(w, names[i])) return true;
+    }
+    return false;
+}
+
 static void write_token(const world *w, size_t h, const token_inputs *token) {
     rule_state *state = &w->states[h];
     double *s = state->s;
@@ -545,9 +560,14 @@ static void write_token(const world *w, size_t h, const token_inputs *token) {
         write_s4d(w, h, s, k, v);
     } else if (is_rule(w, "oja")) {
         write_oja(w, s, token, k);
-    } else { /* kernels */
+    } else if (is_kernel(w)) {
         add_outer(w, s, 1.0, v, k);
         for (size_t i = 0; i < w->k_dim; i++) state->z[i] += k[i];
+    } else {
+        fail_msg(
+            "rule %s has no float64 form: state it, as its paper does, in write_token (and key_and_value) "
+            "of tests/support/reference_mixer.c",
+            w->rule);
     }
     free(k);
 }
