@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "analysis/run_axes.h"
 #include "analysis/run_label.h"
@@ -272,11 +273,13 @@ static fl_status read_identity(fl_run_reader *reader, fl_run_entry *run, fl_erro
     return fl_memory_copy_string(&run->run_id, slash != NULL ? slash + 1 : run->path, error);
 }
 
-/* A file without a configuration (what `forward` writes) or pooled from several runs is not judged. */
+/* A file without a configuration (what `forward` writes), or pooled from runs of several codes, is not
+ * judged. */
 static fl_status read_age(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
     const fl_source_table sources = fl_fingerprint_sources();
     const char *rule = fl_run_entry_value(run, "variant.rule");
-    if (rule == NULL || strcmp(run->status, "merged") == 0) return FL_OK;
+    const bool merged = strcmp(run->status, "merged") == 0;
+    if (rule == NULL || (merged && !fl_run_reader_has(reader, "/provenance/fingerprint"))) return FL_OK;
     FL_TRY(fl_fingerprint_compare(reader, &sources, rule, &run->changed, error));
     run->older = run->changed != NULL;
     return FL_OK;
@@ -341,13 +344,27 @@ static bool ends_with(const char *text, const char *end) {
     return bytes > tail && strcmp(text + bytes - tail, end) == 0;
 }
 
+/* An old run file whose successor was never finished, and is not being worked on. */
+static bool is_left_aside(const char *folder, const char *name) {
+    static const char ending[] = ".h5.older";
+    static const char *const others[] = {".h5", ".claim", ".failed.json"};
+    if (!ends_with(name, ending)) return false;
+    const int id = (int)(strlen(name) - (sizeof ending - 1));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char path[4096];
+        int bytes = snprintf(path, sizeof path, "%s/%.*s%s", folder, id, name, others[i]);
+        if (bytes < 0 || bytes >= (int)sizeof path || access(path, F_OK) == 0) return false;
+    }
+    return true;
+}
+
 /* Counts cells of a folder that have no run file. */
 static fl_status count_others(const char *folder, fl_run_set *set, fl_error *error) {
     DIR *directory = opendir(folder);
     if (directory == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", folder, strerror(errno));
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         set->failed += ends_with(entry->d_name, ".failed.json");
-        set->unfinished += ends_with(entry->d_name, ".claim");
+        set->unfinished += ends_with(entry->d_name, ".claim") || is_left_aside(folder, entry->d_name);
     }
     closedir(directory);
     return FL_OK;

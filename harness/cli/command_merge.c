@@ -8,6 +8,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/sweep_folder.h"
 #include "harness/base/text_file.h"
+#include "harness/store/run_file.h"
 #include "harness/store/run_merge.h"
 #include "harness/store/sweep.h"
 
@@ -44,13 +45,30 @@ static fl_status add(path_list *list, const char *argument, fl_error *error) {
     return status;
 }
 
+/* The pooled file has them; what cannot be read back is not worth a failure now. */
+static void print_warnings(const char *path) {
+    fl_run_reader *reader = NULL;
+    char **texts = NULL;
+    size_t count = 0;
+    if (fl_run_reader_open(path, &reader, NULL) != FL_OK) return;
+    if (fl_run_reader_has(reader, "/warnings") &&
+        fl_run_reader_texts(reader, "/warnings", &texts, &count, NULL) == FL_OK) {
+        for (size_t i = 0; i < count; i++) printf("warning: %s\n", texts[i]);
+        fl_sweep_list_release(texts, count);
+    }
+    fl_run_reader_close(reader);
+}
+
 static fl_status merge(const fl_positionals *arguments, const char *out, fl_error *error) {
     path_list list = {0};
     fl_status status = FL_OK;
     for (size_t i = 0; i < arguments->count && status == FL_OK; i++)
         status = add(&list, arguments->items[i], error);
     if (status == FL_OK) status = fl_merge_runs((const char *const *)list.paths, list.count, out, error);
-    if (status == FL_OK) printf("%s: %zu runs pooled\n", out, list.count);
+    if (status == FL_OK) {
+        printf("%s: %zu runs pooled\n", out, list.count);
+        print_warnings(out);
+    }
     fl_sweep_list_release(list.paths, list.count);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
 #include "harness/store/merge_baselines.h"
+#include "harness/store/merge_notes.h"
 #include "harness/store/merge_tasks.h"
 #include "harness/store/run_file.h"
 #include "harness/store/run_record.h"
@@ -281,6 +282,7 @@ static fl_status write_merged(const merge *m, fl_run_file *file, fl_error *error
     fl_run_header header = {run_id, m->inputs[0].name, "", "merged", m->inputs[0].tier};
     FL_TRY(fl_run_record_write_header(file, &header, error));
     FL_TRY(fl_run_record_write_config(file, m->common, error));
+    FL_TRY(fl_merge_notes_write(m->paths, m->count, file, error));
     if (m->inputs[0].has_text) {
         FL_TRY(fl_run_record_write_text_result(file, &m->pooled, error));
         FL_TRY(fl_merge_baseline_texts(m->paths, m->count, file, error));

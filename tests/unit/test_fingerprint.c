@@ -14,6 +14,7 @@
 #include "attn_variants/attn_variant.h"
 #include "harness/base/memory.h"
 #include "harness/store/fingerprint.h"
+#include "harness/store/merge_notes.h"
 #include "harness/store/sweep.h"
 #include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
@@ -143,6 +144,63 @@ static void test_names_from_a_foreign_file_are_not_printed_as_they_are(void **st
     const fl_source hostile[] = {{"x/<b>\033[2J.c", "1"}};
     const fl_source_table old = {hostile, 1}, new = {before, 1};
     assert_string_equal(changes(&old, &new, "gla"), "gla.c (new), ? (gone)");
+}
+
+/* A file that names its code and warns. */
+static const char *write_run(const char *name, const fl_source_table *sources, const char *warning) {
+    const char *path = fl_inside(name), *const warnings[] = {"common", warning};
+    fl_run_file *file = NULL;
+    OK(fl_run_file_create_at(path, &file, &problem));
+    if (sources != NULL) OK(fl_fingerprint_write(file, sources, "kda", &problem));
+    OK(fl_run_file_write_texts(file, "/warnings", 2, warnings, "", &problem));
+    OK(fl_run_file_commit(file, &problem));
+    return path;
+}
+
+/* What the pooled file of two says: how many warnings, whether there is the one about the code. */
+static size_t pooled_warnings(const char *const paths[2], const fl_source_table *sources, bool *judged,
+                              bool *warned) {
+    fl_run_file *file = NULL;
+    fl_run_reader *reader = NULL;
+    char **texts = NULL, *changed = NULL;
+    size_t count = 0, codes = 0;
+    const char *path = fl_inside("pooled.h5");
+    unlink(path);
+    OK(fl_run_file_create_at(path, &file, &problem));
+    OK(fl_merge_notes_write(paths, 2, file, &problem));
+    OK(fl_run_file_commit(file, &problem));
+    OK(fl_run_reader_open(path, &reader, &problem));
+    OK(fl_run_reader_texts(reader, "/merged/fingerprint", &texts, &codes, &problem));
+    assert_int_equal(codes, 2);
+    fl_sweep_list_release(texts, codes);
+    *judged = fl_run_reader_has(reader, "/provenance/fingerprint");
+    if (*judged) {
+        OK(fl_fingerprint_compare(reader, sources, "kda", &changed, &problem));
+        assert_null(changed);
+    }
+    OK(fl_run_reader_texts(reader, "/warnings", &texts, &count, &problem));
+    *warned = strcmp(texts[count - 1], "merge: the runs were not all made by the same code") == 0;
+    assert_string_equal(texts[0], "common");
+    fl_sweep_list_release(texts, count);
+    fl_run_reader_close(reader);
+    return count;
+}
+
+static void test_pooled_runs_keep_their_code_and_warnings(void **state) {
+    (void)state;
+    fl_source after[ROWS];
+    memcpy(after, before, sizeof after);
+    after[1].hash = "ffffffffffffffff";
+    const fl_source_table old = {before, ROWS}, new = {after, ROWS};
+    const char *first = write_run("a.h5", &old, "of a"), *same_code = write_run("b.h5", &old, "of b"),
+               *other = write_run("c.h5", &new, "of a"), *unknown = write_run("d.h5", NULL, "of a");
+    bool judged = false, warned = false;
+    assert_int_equal(pooled_warnings((const char *const[]){first, same_code}, &old, &judged, &warned), 3);
+    assert_true(judged && !warned);
+    assert_int_equal(pooled_warnings((const char *const[]){first, other}, &old, &judged, &warned), 3);
+    assert_true(!judged && warned);
+    assert_int_equal(pooled_warnings((const char *const[]){unknown, first}, &old, &judged, &warned), 3);
+    assert_true(!judged && warned);
 }
 
 /* The program from outside. */
@@ -295,6 +353,10 @@ static void test_an_interrupted_new_measurement_loses_nothing(void **state) {
     fl_expect(0, command("plan", ""), "running", NULL);
     OK(fl_sweep_claim_release(claim, &problem));
     fl_expect(0, command("plan", ""), "missing", "2 cells: 1 to do, 1 done", NULL);
+    assert_int_equal(fl_frostline(NULL, "report %s --out %s", fl_inside("out"), fl_inside("r.html")), 0);
+    char *page = fl_read_file(fl_inside("r.html"), &(size_t){0});
+    assert_non_null(strstr(page, "1 cell is begun and not done."));
+    fl_memory_free(page);
     /* The old result is there to be put back ... */
     fl_expect(0, command("run", "--keep-older"), "0 cells to measure, 2 kept", "kept, older", NULL);
     assert_int_not_equal(access(set_aside, F_OK), 0);
@@ -347,6 +409,8 @@ int main(void) {
                                         fl_test_folder_remove),
         cmocka_unit_test_setup_teardown(test_names_from_a_foreign_file_are_not_printed_as_they_are,
                                         fl_test_folder_make, fl_test_folder_remove),
+        cmocka_unit_test_setup_teardown(test_pooled_runs_keep_their_code_and_warnings, fl_test_folder_make,
+                                        fl_test_folder_remove),
         cmocka_unit_test_setup_teardown(test_a_result_of_other_code_is_measured_anew, fl_test_folder_make,
                                         fl_test_folder_remove),
         cmocka_unit_test_setup_teardown(test_older_results_are_kept_on_request_and_marked,
