@@ -108,8 +108,8 @@ typedef struct axes {
 
 typedef struct layout {
     size_t columns, rows; /* of panels */
-    double font, width, title, panel_title, tick_width[FL_FIGURE_MOST_VIEWS];
-    double left, top, panel_width, panel_height, column_pitch, row_pitch, below, legend, note, height;
+    double font, width, title, tick_width[FL_FIGURE_MOST_VIEWS];
+    double left, top, panel_width, panel_height, column_pitch, below, legend, note, height;
     axes axes[FL_FIGURE_MOST_VIEWS];
     fl_legend_entry *entries; /* [entry_count] */
 } layout;
@@ -118,7 +118,7 @@ static bool is_in_panel(const fl_figure_series *series, size_t panel) {
     return series->panels == NULL || series->panels[panel];
 }
 
-static void fit_axes(const fl_figure_view *view, double panel_width, axes *out) {
+static void fit_axes(const fl_figure_view *view, double panel_width, double font, axes *out) {
     fl_axis_span x = {0}, y = {0};
     fl_axis_span_add(&x, view->x, view->points);
     for (size_t s = 0; s < view->series_count; s++) {
@@ -128,11 +128,14 @@ static void fit_axes(const fl_figure_view *view, double panel_width, axes *out) 
         fl_axis_span_add(&y, view->series[s].high, view->points);
     }
     for (size_t i = 0; i < view->reference_count; i++) fl_axis_span_add(&y, &view->references[i].y, 1);
-    fl_axis_fit(
-        &x,
-        &(fl_axis_wish){
-            .log = view->log_x, .tight = true, .whole = view->whole_x, .numbers = panel_width > 160 ? 6 : 4},
-        &out->x);
+    fl_axis_fit(&x,
+                &(fl_axis_wish){.log = view->log_x,
+                                .tight = true,
+                                .whole = view->whole_x,
+                                .numbers = 6,
+                                .length = panel_width,
+                                .font = font},
+                &out->x);
     fl_axis_fit(&y, &(fl_axis_wish){.log = view->log_y, .numbers = 5}, &out->y);
 }
 
@@ -235,28 +238,45 @@ static fl_legend legend_of(const fl_figure *figure, const layout *l) {
     return (fl_legend){figure->entry_count, l->entries, l->width - l->left - edge};
 }
 
+/* Whether every panel has its own numbers at x: views stand below each other. */
+static bool has_own_x(const fl_figure *figure, const layout *l) {
+    return figure->view_count > 1 && l->columns == 1;
+}
+
+/* Room for the titles of a row of panels. */
+static double row_title(const fl_figure *figure, const layout *l, size_t row) {
+    const fl_page_type head = {.size = l->font, .bold = true};
+    double most = 0;
+    for (size_t c = row * l->columns; figure->panel_titles != NULL && c < (row + 1) * l->columns; c++) {
+        size_t panel = c / figure->view_count;
+        if (panel >= figure->panel_count || c % figure->view_count != 0) continue;
+        double own = fl_page_text_height(figure->panel_titles[panel], &head, l->panel_width);
+        if (own > most) most = own;
+    }
+    return most > 0 ? most + 2 : 0;
+}
+
+/* Of the axes of a row of panels. */
+static double row_top(const fl_figure *figure, const layout *l, size_t row) {
+    double y = l->top + row_title(figure, l, 0);
+    for (size_t r = 0; r < row; r++)
+        y += l->panel_height + (has_own_x(figure, l) ? l->below + 1.3 * l->font : 0) + gap +
+             row_title(figure, l, r + 1);
+    return y;
+}
+
 static void choose_heights(const fl_figure *figure, layout *l) {
     double inner = l->width - 2 * edge;
-    const fl_page_type title = {.size = l->font + 1, .bold = true}, small = {.size = l->font - 1},
-                       head = {.size = l->font, .bold = true};
+    const fl_page_type title = {.size = l->font + 1, .bold = true}, small = {.size = l->font - 1};
     const fl_legend legend = legend_of(figure, l);
     l->title = fl_page_text_height(figure->title, &title, inner);
-    for (size_t p = 0; figure->panel_titles != NULL && p < figure->panel_count; p++) {
-        double own = fl_page_text_height(figure->panel_titles[p], &head, l->panel_width);
-        if (own > l->panel_title) l->panel_title = own;
-    }
     l->panel_height = panel_height(l, figure->panel_count);
-    l->below = tick_gap + 1.3 * l->font; /* numbers; the name of x is as high again, below the last */
-    bool own_x = figure->view_count > 1 && l->columns == 1;
-    if (l->panel_title > 0) l->panel_title += 2;
-    l->row_pitch = l->panel_title + l->panel_height + gap + (own_x ? l->below + 1.3 * l->font : 0);
+    l->below = tick_gap + 1.3 * l->font; /* numbers; the name of x is as high again */
     l->top = edge + l->title + (l->title > 0 ? 5 : 2);
     l->legend = fl_legend_height(&legend, l->font);
     l->note = fl_page_text_height(figure->note, &small, inner);
-    double last = own_x ? l->row_pitch * (double)l->rows - gap
-                        : l->row_pitch * (double)(l->rows - 1) + l->panel_title + l->panel_height + l->below +
-                              1.3 * l->font;
-    l->height = l->top + last + 5 + l->legend + (l->note > 0 ? 4 : 0) + l->note + edge;
+    double last = row_top(figure, l, l->rows - 1) + l->panel_height + l->below + 1.3 * l->font;
+    l->height = last + 5 + l->legend + (l->note > 0 ? 4 : 0) + l->note + edge;
 }
 
 static void lay_out(const fl_figure *figure, const fl_figure_look *look, layout *l) {
@@ -264,7 +284,7 @@ static void lay_out(const fl_figure *figure, const fl_figure_look *look, layout 
     l->font = fl_page_font(look);
     choose_grid(figure, l);
     for (size_t v = 0; v < figure->view_count; v++) {
-        fit_axes(&figure->views[v], l->width / (double)l->columns - 40, &l->axes[v]);
+        fit_axes(&figure->views[v], l->width / (double)l->columns - 50, l->font, &l->axes[v]);
         if (figure->views[v].scattered) widen(&l->axes[v].x, 0.04);
         if (figure->views[v].scattered) widen(&l->axes[v].y, 0.04);
     }
@@ -287,7 +307,7 @@ static panel find_panel(const fl_figure *figure, const layout *l, size_t cell) {
                .row = cell / l->columns};
     p.left = l->left + (double)p.column * l->column_pitch;
     p.right = p.left + l->panel_width;
-    p.top = l->top + (double)p.row * l->row_pitch + l->panel_title;
+    p.top = row_top(figure, l, p.row);
     p.bottom = p.top + l->panel_height;
     return p;
 }
@@ -318,8 +338,7 @@ static void write_names(fl_page *page, const fl_figure *figure, const layout *l,
         double height = fl_page_text_height(title, &head, l->panel_width);
         fl_page_text(page, p.left, p.top - 2 - height, l->panel_width, title, &head);
     }
-    bool own_x = figure->view_count > 1 && l->columns == 1;
-    if (own_x || !has_panel_below(figure, l, cell))
+    if (has_own_x(figure, l) || !has_panel_below(figure, l, cell))
         fl_page_text(page, (p.left + p.right) / 2, p.bottom + l->below - 2, l->width, view->x_label, &below);
     if (is_numbered(figure, l, p.column))
         fl_page_text(page, p.left - numbers_of(l, p.view), (p.top + p.bottom) / 2, l->width, view->y_label,
@@ -369,13 +388,13 @@ static void write_band(FILE *stream, const fl_figure *figure, const fl_figure_vi
                 column + 2, colour);
         return;
     }
-    /* On a logarithmic axis what reaches 0 reaches its end. */
+    /* On a logarithmic axis what reaches 0 reaches its end, and what is 0 is not there. */
     if (y->log)
-        fprintf(stream, "($%zu>%.9g?$%zu:%.9g)", column + 1, y->low, column + 1, y->low);
+        fprintf(stream, "($%zu>0?($%zu>%.9g?$%zu:%.9g):NaN):($%zu>0?$%zu:NaN)", column + 2, column + 1,
+                y->low, column + 1, y->low, column + 2, column + 2);
     else
-        fprintf(stream, "%zu", column + 1);
-    fprintf(stream, ":%zu with filledcurves lc rgb '%s' fs transparent solid %g noborder", column + 2, colour,
-            band_opacity);
+        fprintf(stream, "%zu:%zu", column + 1, column + 2);
+    fprintf(stream, " with filledcurves lc rgb '%s' fs transparent solid %g noborder", colour, band_opacity);
 }
 
 static void write_curve(FILE *stream, const fl_figure *figure, const fl_figure_view *view, size_t index) {
@@ -418,12 +437,11 @@ static void write_plot(FILE *stream, const fl_figure *figure, const layout *l, c
 static void write_panel(fl_page *page, const fl_figure *figure, const layout *l, size_t cell) {
     panel p = find_panel(figure, l, cell);
     const axes *at = &l->axes[p.view];
-    bool own_x = figure->view_count > 1 && l->columns == 1;
     write_names(page, figure, l, cell);
     write_edge_marks(page, figure, at, &p);
     fl_page_place(page, p.left, p.top, p.right, p.bottom);
     fputs("set grid ytics lt 1 lc rgb '#e0e0e0' lw 0.7\n", page->stream);
-    fl_axis_write(page->stream, &at->x, 'x', own_x || !has_panel_below(figure, l, cell));
+    fl_axis_write(page->stream, &at->x, 'x', has_own_x(figure, l) || !has_panel_below(figure, l, cell));
     fl_axis_write(page->stream, &at->y, 'y', is_numbered(figure, l, p.column));
     write_plot(page->stream, figure, l, &p);
     fl_page_clear(page);

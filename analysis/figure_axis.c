@@ -109,16 +109,36 @@ static void fit_log(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis 
     out->low = wish->tight ? span->least_positive : log_end(span->least_positive, true, decades);
     out->high = wish->tight ? span->most_positive : log_end(span->most_positive, false, decades);
     bool fine = 3 * decades <= (double)wish->numbers + 3;
-    int every = (int)ceil(decades / (double)(wish->numbers + 2));
+    int every = (int)ceil(decades / (double)(wish->numbers + (wish->numbers > 3 ? 2 : 0)));
     place_log_ticks(out, fine ? 3 : 1, every > 1 ? every : 1);
 }
 
-void fl_axis_fit(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out) {
+static void fit(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out) {
     memset(out, 0, sizeof *out);
     if (wish->log && fl_axis_span_is_wide(span))
         fit_log(span, wish, out);
     else
         fit_linear(span, wish, out);
+}
+
+/* Whether neighbours have a letter's width between them. */
+static bool has_room(const fl_axis *axis, const fl_axis_wish *wish) {
+    for (size_t i = 1; i < axis->tick_count; i++) {
+        const fl_axis_tick *a = &axis->ticks[i - 1], *b = &axis->ticks[i];
+        double apart = (fl_axis_place(axis, b->at) - fl_axis_place(axis, a->at)) * wish->length;
+        double half = (fl_text_width(a->text, strlen(a->text), wish->font) +
+                       fl_text_width(b->text, strlen(b->text), wish->font)) /
+                      2;
+        if (apart < half + 0.6 * wish->font) return false;
+    }
+    return true;
+}
+
+void fl_axis_fit(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out) {
+    fl_axis_wish fewer = *wish;
+    for (fit(span, &fewer, out); fewer.numbers > 1 && wish->length > 0 && !has_room(out, wish);
+         fit(span, &fewer, out))
+        fewer.numbers--;
 }
 
 void fl_axis_write(FILE *stream, const fl_axis *axis, char which, bool numbered) {

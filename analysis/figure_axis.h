@@ -25,6 +25,8 @@ typedef struct fl_axis_wish {
     bool tight;      /* ends where the data end */
     bool whole;      /* counts something: no fractions */
     size_t numbers;  /* written at it, about; at least 2 */
+    double length, font; /* points: fewer numbers where they would touch each other side by side; 0: they stand
+                            above each other */
 } fl_axis_wish;
 
 typedef struct fl_axis_tick {

@@ -59,8 +59,10 @@ static void fit_axis(const fl_dots *dots, layout *l) {
     fl_axis_span_add(&span, dots->high, dots->rows);
     /* On a logarithmic axis a bar may leave the picture. */
     if (!dots->log_x || !fl_axis_span_is_wide(&span)) fl_axis_span_add(&span, dots->low, dots->rows);
-    fl_axis_fit(&span, &(fl_axis_wish){.log = dots->log_x, .numbers = l->right - l->left > 220 ? 6 : 4},
-                &l->axis);
+    fl_axis_fit(
+        &span,
+        &(fl_axis_wish){.log = dots->log_x, .numbers = 6, .length = l->right - l->left, .font = l->font},
+        &l->axis);
 }
 
 static void fill_legend(const fl_dots *dots, layout *l) {

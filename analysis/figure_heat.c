@@ -39,16 +39,26 @@ static fl_status write_numbers(const fl_heat *heat, const char *folder, fl_error
 
 typedef struct layout {
     size_t wide, high;
-    double width, font, left, top, panel_title, panel_width, panel_height, column_pitch, row_pitch, bar, note,
-        height;
+    double width, font, left, top, row_top[FL_HEAT_MOST_PANELS], panel_width, panel_height, column_pitch,
+        bottom, bar, note, height;
     fl_axis colours;
 } layout;
+
+/* Room for the titles of a row of panels. */
+static double row_title(const fl_heat *heat, const layout *l, size_t row) {
+    const fl_page_type head = {.size = l->font, .bold = true};
+    double most = 0;
+    for (size_t p = row * l->wide; p < heat->panel_count && p < (row + 1) * l->wide; p++) {
+        double own = fl_page_text_height(heat->panels[p].title, &head, l->panel_width);
+        if (own > most) most = own;
+    }
+    return most + 2;
+}
 
 static void lay_out(const fl_heat *heat, const fl_figure_look *look, layout *l) {
     l->width = fl_page_width(look);
     l->font = fl_page_font(look);
-    const fl_page_type title = {.size = l->font + 1, .bold = true}, head = {.size = l->font, .bold = true},
-                       small = {.size = l->font - 1};
+    const fl_page_type title = {.size = l->font + 1, .bold = true}, small = {.size = l->font - 1};
     size_t most = l->width < 320 ? NARROW : WIDE;
     l->wide = heat->panel_count < most ? heat->panel_count : most;
     if (heat->panel_count == 4) l->wide = 2;
@@ -67,16 +77,14 @@ static void lay_out(const fl_heat *heat, const fl_figure_look *look, layout *l) 
     l->panel_height = share * l->panel_width;
     if (heat->panel_count == 1) l->bar = l->left + l->panel_width + 12;
     l->column_pitch = l->panel_width + gap;
-    for (size_t p = 0; p < heat->panel_count; p++) {
-        double own = fl_page_text_height(heat->panels[p].title, &head, l->panel_width);
-        if (own > l->panel_title) l->panel_title = own;
-    }
-    l->panel_title += 2;
-    l->row_pitch = l->panel_title + l->panel_height + gap;
     l->top = edge + fl_page_text_height(heat->title, &title, l->width - 2 * edge) + 5;
+    l->bottom = l->top - gap;
+    for (size_t r = 0; r < l->high; r++) {
+        l->row_top[r] = l->bottom + gap + row_title(heat, l, r);
+        l->bottom = l->row_top[r] + l->panel_height;
+    }
     l->note = fl_page_text_height(heat->note, &small, l->width - 2 * edge);
-    l->height =
-        l->top + l->row_pitch * (double)l->high - gap + tick_gap + 2 * 1.3 * l->font + 4 + l->note + edge;
+    l->height = l->bottom + tick_gap + 2 * 1.3 * l->font + 4 + l->note + edge;
 }
 
 /* gnuplot's matrix form: a line a row. */
@@ -104,26 +112,27 @@ static void write_texts(fl_page *page, const fl_heat *heat, const layout *l) {
     const fl_page_type title = {.size = l->font + 1, .bold = true},
                        small = {.size = l->font - 1, .colour = "#606060"};
     const fl_page_type beside = {.size = l->font, .align = FL_PAGE_CENTRE, .upright = true};
-    double inner = l->width - 2 * edge, rows = l->row_pitch * (double)l->high - gap;
+    double inner = l->width - 2 * edge;
     fl_page_text(page, edge, edge, inner, heat->title, &title);
     fl_page_text(page, edge, l->height - edge - l->note, inner, heat->note, &small);
     double numbers = fl_axis_number_width(&l->colours, l->font);
-    fl_page_text(page, l->bar + bar_width + tick_gap + numbers,
-                 l->top + l->panel_title + (rows - l->panel_title) / 2, l->height, heat->value_label,
-                 &beside);
+    fl_page_text(page, l->bar + bar_width + tick_gap + numbers, (l->row_top[0] + l->bottom) / 2, l->height,
+                 heat->value_label, &beside);
 }
 
-static void fit_counts(size_t count, fl_axis *out) {
+static void fit_counts(size_t count, double length, double font, fl_axis *out) {
     const double ends[] = {0, (double)(count - 1)};
     fl_axis_span span = {0};
     fl_axis_span_add(&span, ends, 2);
-    fl_axis_fit(&span, &(fl_axis_wish){.tight = true, .whole = true, .numbers = 5}, out);
+    fl_axis_fit(&span,
+                &(fl_axis_wish){.tight = true, .whole = true, .numbers = 5, .length = length, .font = font},
+                out);
     out->low = -0.5;
     out->high = (double)count - 0.5;
 }
 
 static void write_colour_bar(FILE *stream, const layout *l) {
-    double bottom = l->top + l->row_pitch * (double)l->high - gap, top = l->top + l->panel_title;
+    double bottom = l->bottom, top = l->row_top[0];
     fprintf(stream,
             "set colorbox user origin screen %.5f,%.5f size screen %.5f,%.5f\nset cbtics scale "
             "0.5 (",
@@ -140,18 +149,17 @@ static void write_panel(fl_page *page, const fl_heat *heat, const layout *l, siz
                        below = {.size = l->font, .align = FL_PAGE_CENTRE},
                        beside = {.size = l->font, .align = FL_PAGE_CENTRE, .upright = true};
     size_t column = index % l->wide, row = index / l->wide;
-    double left = l->left + (double)column * l->column_pitch,
-           top = l->top + (double)row * l->row_pitch + l->panel_title, right = left + l->panel_width,
-           bottom = top + l->panel_height;
+    double left = l->left + (double)column * l->column_pitch, top = l->row_top[row],
+           right = left + l->panel_width, bottom = top + l->panel_height;
     bool lowest = index + l->wide >= heat->panel_count;
-    fit_counts(panel->columns, &x);
-    fit_counts(panel->rows, &y);
+    fit_counts(panel->columns, l->panel_width, l->font, &x);
+    fit_counts(panel->rows, 0, 0, &y);
     double height = fl_page_text_height(panel->title, &head, l->panel_width);
     fl_page_text(page, left, top - 2 - height, l->panel_width, panel->title, &head);
     if (lowest)
         fl_page_text(page, (left + right) / 2, bottom + tick_gap + 1.3 * l->font - 2, l->panel_width,
                      heat->x_label, &below);
-    if (column == 0) fl_page_text(page, edge, (top + bottom) / 2, l->panel_height, heat->y_label, &beside);
+    if (column == 0) fl_page_text(page, edge, (top + bottom) / 2, l->height, heat->y_label, &beside);
     fl_page_place(page, left, top, right, bottom);
     fl_axis_write(page->stream, &x, 'x', lowest);
     fl_axis_write(page->stream, &y, 'y', column == 0);

@@ -7,6 +7,7 @@
 #include "analysis/intervals.h"
 #include "analysis/label_parts.h"
 #include "analysis/plot_parts.h"
+#include "analysis/run_groups.h"
 #include "analysis/run_scores.h"
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"
@@ -28,21 +29,25 @@ static void release_curve(curve *c) {
     *c = (curve){0};
 }
 
-/* Who has curves: first the runs, then what the linear part off of some of them looks like. */
+/* Who has curves: first the runs (those that differ in seeds only are one, the mean of them), then what the
+ * linear part off of some of them looks like. */
 typedef struct curve_set {
     size_t runs, count, views;
+    fl_run_groups *groups;
+    size_t measured;           /* runs of the set that have curves */
     fl_plot_subject *subjects; /* [room] */
     bool *owners;              /* [room][runs] of a curve without the linear part: which runs it belongs to */
     curve *curves[FL_FIGURE_MOST_VIEWS]; /* [room] */
     double *x[FL_FIGURE_MOST_VIEWS];
-    size_t points[FL_FIGURE_MOST_VIEWS];
-    bool placed[FL_FIGURE_MOST_VIEWS]; /* x comes from the spec's x_path */
+    size_t width[FL_FIGURE_MOST_VIEWS], points[FL_FIGURE_MOST_VIEWS]; /* width: of a bin */
+    bool placed[FL_FIGURE_MOST_VIEWS];                                /* x comes from the spec's x_path */
     size_t room;
     fl_plot_facets facets;
     bool *panels;        /* [room][panels] */
     size_t *entry_of;    /* [room] */
     char **made;         /* [room] labels of baselines */
     size_t left_out;     /* baselines that would be too many */
+    size_t most_seeds;   /* runs that one curve is the mean of */
     size_t fewest, most; /* sequences behind intervals; 0: there are none */
 } curve_set;
 
@@ -54,6 +59,7 @@ static void release(curve_set *set) {
     }
     for (size_t i = 0; set->made != NULL && i < set->room; i++) fl_memory_free(set->made[i]);
     fl_memory_free(set->made);
+    fl_run_groups_destroy(set->groups);
     fl_memory_free(set->subjects);
     fl_memory_free(set->owners);
     fl_memory_free(set->panels);
@@ -61,8 +67,11 @@ static void release(curve_set *set) {
     fl_plot_facets_release(&set->facets);
 }
 
-static fl_status make_room(curve_set *set, size_t runs, size_t views, fl_error *error) {
-    *set = (curve_set){.room = 2 * runs, .views = views};
+static fl_status make_room(curve_set *set, const fl_plot_request *request, size_t views, fl_error *error) {
+    *set = (curve_set){.views = views};
+    FL_TRY(fl_run_groups_make(request->set, request->each, &set->groups, error));
+    size_t runs = set->groups->count;
+    set->room = 2 * runs;
     FL_TRY(FL_ALLOCATE(&set->subjects, set->room, error));
     FL_TRY(FL_ALLOCATE(&set->owners, set->room * runs, error));
     FL_TRY(FL_ALLOCATE(&set->made, set->room, error));
@@ -87,9 +96,25 @@ static void mean_over_rows(double *data, size_t rows, size_t columns, bool diver
     }
 }
 
-/* out->y stays NULL when the run has no such dataset. */
-static fl_status read_curve(const fl_run_entry *run, const char *path, bool over_layers, curve *out,
-                            fl_error *error) {
+/* Averages bins of `width` values in place; returns how many there are. */
+static size_t average_bins(double *data, size_t count, size_t width) {
+    size_t bins = 0;
+    for (size_t first = 0; first < count; first += width) {
+        size_t last = first + width < count ? first + width : count, used = 0;
+        double sum = 0;
+        for (size_t i = first; i < last; i++) {
+            if (isnan(data[i])) continue;
+            sum += data[i];
+            used++;
+        }
+        data[bins++] = used > 0 ? sum / (double)used : (double)NAN;
+    }
+    return bins;
+}
+
+/* out->y stays NULL when the run has no such dataset. width: of the bins that are averaged. */
+static fl_status read_curve(const fl_run_entry *run, const char *path, bool over_layers, size_t width,
+                            curve *out, fl_error *error) {
     fl_run_reader *reader = NULL;
     size_t rank = 0, shape[4] = {0};
     *out = (curve){0};
@@ -106,6 +131,14 @@ static fl_status read_curve(const fl_run_entry *run, const char *path, bool over
     }
     out->length = shape[rank - 1];
     if (over_layers) mean_over_rows(out->y, shape[0], shape[1], run->diverged);
+    if (width > 1) out->length = average_bins(out->y, out->length, width);
+    return FL_OK;
+}
+
+static fl_status copy_curve(const curve *from, curve *to, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(&to->y, from->length, error));
+    memcpy(to->y, from->y, from->length * sizeof to->y[0]);
+    to->length = from->length;
     return FL_OK;
 }
 
@@ -164,7 +197,7 @@ static bool is_known(curve_set *set, size_t run, const curve *off) {
 static fl_status read_baseline(curve_set *set, size_t run, const fl_curve_spec *specs, fl_error *error) {
     curve off;
     const fl_run_entry *entry = set->subjects[run].run;
-    FL_TRY(read_curve(entry, specs[0].baseline, specs[0].over_layers, &off, error));
+    FL_TRY(read_curve(entry, specs[0].baseline, specs[0].over_layers, set->width[0], &off, error));
     if (off.y == NULL || is_known(set, run, &off)) {
         release_curve(&off);
         return FL_OK;
@@ -174,21 +207,94 @@ static fl_status read_baseline(curve_set *set, size_t run, const fl_curve_spec *
     set->subjects[at].run = entry;
     set->owners[at * set->runs + run] = true;
     for (size_t v = 1; v < set->views; v++)
-        FL_TRY(read_curve(entry, specs[v].baseline, specs[v].over_layers, &set->curves[v][at], error));
+        FL_TRY(read_curve(entry, specs[v].baseline, specs[v].over_layers, set->width[v], &set->curves[v][at],
+                          error));
     return FL_OK;
 }
 
-static fl_status read_all(const fl_run_set *runs, const fl_curve_spec *specs, curve_set *set,
-                          fl_error *error) {
-    for (size_t i = 0; i < runs->count; i++) {
-        const fl_run_entry *run = &runs->runs[i];
+/* Mean and spread of the runs of a group, from curves of one length; *out is the first of them at first. */
+static fl_status average_curves(curve *curves, size_t count, curve *out, fl_error *error) {
+    double *values = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->low, out->length, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&out->high, out->length, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&values, count, error));
+    for (size_t p = 0; p < out->length; p++) {
+        for (size_t i = 0; i < count; i++) values[i] = curves[i].y[p];
+        fl_run_spread spread = fl_run_spread_of(values, count);
+        out->low[p] = spread.mean - spread.sd;
+        out->high[p] = spread.mean + spread.sd;
+        out->y[p] = spread.mean;
+    }
+done:
+    fl_memory_free(values);
+    return status;
+}
+
+/* out->y stays NULL when no run of the group has the dataset. Runs whose curve has another length than the
+ * first's (they ended early) are left out. */
+static fl_status read_group(curve_set *set, size_t group, const fl_curve_spec *spec, size_t width, curve *out,
+                            size_t *used, fl_error *error) {
+    const fl_run_group *members = &set->groups->items[group];
+    curve *curves = NULL;
+    fl_status status = FL_OK;
+    *used = 0;
+    FL_TRY(FL_ALLOCATE(&curves, members->count, error));
+    for (size_t i = 0; i < members->count; i++) {
+        const fl_run_entry *run = &set->groups->set->runs[members->runs[i]];
+        curve *own = &curves[*used];
+        FL_TRY_DONE(status, read_curve(run, spec->path, spec->over_layers, width, own, error));
+        if (own->y != NULL && own->length == curves[0].length)
+            ++*used;
+        else
+            release_curve(own);
+    }
+    if (*used == 0) goto done;
+    *out = curves[0];
+    if (*used > 1) {
+        curves[0] = (curve){0};
+        FL_TRY_DONE(status, copy_curve(out, &curves[0], error));
+        FL_TRY_DONE(status, average_curves(curves, *used, out, error));
+        release_curve(&curves[0]);
+    }
+    curves[0] = (curve){0};
+done:
+    for (size_t i = 0; i < members->count; i++) release_curve(&curves[i]);
+    fl_memory_free(curves);
+    return status;
+}
+
+/* The bins with which the longest curve has few enough points: the same for all, and for all runs of a group,
+ * whose spread is that of their bins. */
+static fl_status find_width(curve_set *set, size_t view, const fl_curve_spec *spec, fl_error *error) {
+    size_t longest = 1;
+    const fl_run_set *runs = set->groups->set;
+    for (size_t i = 0; spec->binned && i < runs->count; i++) {
+        curve whole;
+        FL_TRY(read_curve(&runs->runs[i], spec->path, spec->over_layers, 1, &whole, error));
+        if (whole.length > longest) longest = whole.length;
+        release_curve(&whole);
+    }
+    set->width[view] = (longest + MAX_POINTS - 1) / MAX_POINTS;
+    return FL_OK;
+}
+
+static fl_status read_all(const fl_curve_spec *specs, curve_set *set, fl_error *error) {
+    bool seeds = fl_run_groups_any_seeds(set->groups);
+    for (size_t v = 0; v < set->views; v++) FL_TRY(find_width(set, v, &specs[v], error));
+    for (size_t g = 0; g < set->groups->count; g++) {
+        const fl_run_entry *run = fl_run_group_first(set->groups, g);
         curve *first = &set->curves[0][set->count];
-        FL_TRY(read_curve(run, specs[0].path, specs[0].over_layers, first, error));
+        size_t used = 0, others = 0;
+        FL_TRY(read_group(set, g, &specs[0], set->width[0], first, &used, error));
         if (first->y == NULL) continue;
-        if (specs[0].interval != NULL) FL_TRY(read_band(set, run, specs[0].interval, first, error));
+        set->measured += used;
+        if (used > set->most_seeds) set->most_seeds = used;
+        if (specs[0].interval != NULL && !seeds) FL_TRY(read_band(set, run, specs[0].interval, first, error));
         for (size_t v = 1; v < set->views; v++)
-            FL_TRY(read_curve(run, specs[v].path, specs[v].over_layers, &set->curves[v][set->count], error));
-        set->subjects[set->count++] = (fl_plot_subject){run->label, run};
+            FL_TRY(read_group(set, g, &specs[v], set->width[v], &set->curves[v][set->count], &others, error));
+        set->subjects[set->count++] =
+            (fl_plot_subject){set->groups->items[g].label, run, set->groups->items[g].diverged};
     }
     set->runs = set->count;
     if (set->runs == 0) return fl_error_set(error, FL_ERROR_ARGUMENT, "no run has %s", specs[0].path);
@@ -198,43 +304,23 @@ static fl_status read_all(const fl_run_set *runs, const fl_curve_spec *specs, cu
     return FL_OK;
 }
 
-/* Averages bins of `width` values in place; returns how many there are. */
-static size_t average_bins(double *data, size_t count, size_t width) {
-    size_t bins = 0;
-    for (size_t first = 0; first < count; first += width) {
-        size_t last = first + width < count ? first + width : count, used = 0;
-        double sum = 0;
-        for (size_t i = first; i < last; i++) {
-            if (isnan(data[i])) continue;
-            sum += data[i];
-            used++;
-        }
-        data[bins++] = used > 0 ? sum / (double)used : (double)NAN;
-    }
-    return bins;
-}
-
-/* Brings all curves of a view to one length: bins, then NaN behind the shorter ones. */
-static fl_status align(curve_set *set, size_t view, bool binned, fl_error *error) {
-    size_t longest = 1;
+/* Brings all curves of a view to one length: NaN behind the shorter ones. */
+static fl_status align(curve_set *set, size_t view, fl_error *error) {
+    size_t points = 1, width = set->width[view];
     for (size_t i = 0; i < set->count; i++) {
-        if (set->curves[view][i].length > longest) longest = set->curves[view][i].length;
+        if (set->curves[view][i].length > points) points = set->curves[view][i].length;
     }
-    size_t width = binned ? (longest + MAX_POINTS - 1) / MAX_POINTS : 1,
-           points = (longest + width - 1) / width;
     set->points[view] = points;
     FL_TRY(FL_ALLOCATE(&set->x[view], points, error));
     for (size_t p = 0; p < points; p++) set->x[view][p] = (double)(p * width) + (double)(width - 1) / 2;
     for (size_t i = 0; i < set->count; i++) {
         curve *c = &set->curves[view][i];
-        size_t own = average_bins(c->y, c->length, width);
         double **const parts[] = {&c->y, &c->low, &c->high};
         for (size_t k = 0; k < 3; k++) {
-            if (*parts[k] == NULL && k > 0) continue;
-            if (c->length < points) FL_TRY(FL_RESIZE(parts[k], c->length, points, error));
-            for (size_t p = own; p < points; p++) (*parts[k])[p] = (double)NAN;
+            if ((*parts[k] == NULL && k > 0) || c->length == points) continue;
+            FL_TRY(FL_RESIZE(parts[k], c->length, points, error));
+            for (size_t p = c->length; p < points; p++) (*parts[k])[p] = (double)NAN;
         }
-        c->length = own;
     }
     return FL_OK;
 }
@@ -247,7 +333,7 @@ static fl_status find_places(curve_set *set, size_t view, const fl_curve_spec *s
     fl_status status = FL_OK;
     for (size_t i = 0; i < set->runs && status == FL_OK && fits; i++) {
         curve places;
-        status = read_curve(set->subjects[i].run, spec->x_path, spec->over_layers, &places, error);
+        status = read_curve(set->subjects[i].run, spec->x_path, spec->over_layers, 1, &places, error);
         if (status != FL_OK || places.y == NULL) continue;
         for (size_t p = 0; places.length == points + 1 && p < points; p++)
             places.y[p] = (places.y[p] + places.y[p + 1]) / 2;
@@ -389,7 +475,7 @@ static void fill_series(const curve_set *set, size_t view, fl_figure_series *ser
                                        .low = c->low,
                                        .high = c->high,
                                        .length = c->length,
-                                       .diverged = own && set->subjects[i].run->diverged};
+                                       .diverged = own && set->subjects[i].diverged};
     }
 }
 
@@ -408,7 +494,10 @@ static fl_status find_reference(const fl_plot_request *request, const fl_curve_s
 static void make_note(const curve_set *set, char *note, size_t bytes) {
     int used = 0;
     note[0] = '\0';
-    if (set->most > 0)
+    if (set->most_seeds > 1)
+        used = snprintf(note, bytes, "Mean over seeds; bands: standard deviation of %s%zu runs. ",
+                        set->most_seeds == set->measured / set->runs ? "" : "up to ", set->most_seeds);
+    else if (set->most > 0)
         used = snprintf(note, bytes, "Bands: %g %% intervals, bootstrap over %zu%s%.0zu sequences. ",
                         100 * FL_BOOTSTRAP_LEVEL, set->fewest, set->most > set->fewest ? " to " : "",
                         set->most > set->fewest ? set->most : 0);
@@ -445,8 +534,8 @@ static fl_status draw(const fl_plot_request *request, const char *name, const ch
         FL_TRY_DONE(status, find_reference(request, spec, set, &reference, &views[v].reference_count, error));
     }
     snprintf(own, sizeof own, "%s", title);
-    if (set->runs < request->set->count)
-        snprintf(own, sizeof own, "%s (%zu of %zu runs)", title, set->runs, request->set->count);
+    if (set->measured < request->set->count)
+        snprintf(own, sizeof own, "%s (%zu of %zu runs)", title, set->measured, request->set->count);
     make_note(set, note, sizeof note);
     const fl_figure figure = {
         .name = name,
@@ -468,10 +557,10 @@ fl_status fl_plot_curves(const fl_plot_request *request, const char *name, const
                          const fl_curve_spec *specs, size_t count, fl_error *error) {
     curve_set set;
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, make_room(&set, request->set->count, count, error));
-    FL_TRY_DONE(status, read_all(request->set, specs, &set, error));
+    FL_TRY_DONE(status, make_room(&set, request, count, error));
+    FL_TRY_DONE(status, read_all(specs, &set, error));
     for (size_t v = 0; v < count; v++) {
-        FL_TRY_DONE(status, align(&set, v, specs[v].binned, error));
+        FL_TRY_DONE(status, align(&set, v, error));
         if (specs[v].x_path != NULL) FL_TRY_DONE(status, find_places(&set, v, &specs[v], error));
     }
     FL_TRY_DONE(status, make_facets(request, &set, error));

@@ -336,14 +336,15 @@ static fl_status number_titles(char **titles, size_t count, fl_error *error) {
 static fl_status name_panel(const division *d, const char *everywhere, size_t panel, const char **labels,
                             fl_plot_facets *out, fl_error *error) {
     const fl_run_entry *first = NULL;
+    size_t own = collect(d, panel, labels, &first);
     if (d->by_count == 0) {
         FL_TRY(fl_memory_copy_string(&out->said[panel], "", error));
-        return fl_folder_format(&out->titles[panel], error, "part %zu of %zu", panel + 1, out->panel_count);
+        return fl_folder_format(&out->titles[panel], error, own > 1 ? "%s to %s" : "%s", labels[0],
+                                labels[own - 1]);
     }
     FL_TRY(find_shared(d, everywhere, panel, labels, &out->said[panel], error));
     if (out->said[panel][0] != '\0')
         return fl_memory_copy_string(&out->titles[panel], out->said[panel], error);
-    collect(d, panel, labels, &first);
     return title_by_values(d, first, &out->titles[panel], error);
 }
 

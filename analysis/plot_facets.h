@@ -21,6 +21,7 @@ enum { FL_PLOT_MOST_CURVES = 8 };
 typedef struct fl_plot_subject {
     const char *label;
     const fl_run_entry *run; /* of several: the first */
+    bool diverged;           /* one of them has */
 } fl_plot_subject;
 
 typedef struct fl_plot_facets {

@@ -18,6 +18,7 @@ typedef struct fl_plot_request {
     const char *folder, *format; /* "png", "svg", "pdf" */
     double width;                /* millimetres; 0: as wide as a page, with the dots of a screen */
     const char *title;           /* NULL: the picture's own; "": none */
+    bool each;                   /* runs that differ in seeds only stay apart (run_groups.h) */
     const char *facet;           /* plot_facets.h; NULL: as needed */
     /* Told the base name of every picture drawn; may be NULL. */
     void (*drawn)(void *context, const char *name);

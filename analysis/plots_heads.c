@@ -6,6 +6,7 @@
 
 #include "analysis/figure_heat.h"
 #include "analysis/plot_parts.h"
+#include "analysis/run_groups.h"
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
 
@@ -15,31 +16,59 @@ static const char dataset[] = "/errors/teacher_forced/head_nmse";
 
 typedef enum shown { SHOWN = 0, NOT_THERE, ZERO, DIVERGED } shown;
 
-/* *values stays NULL for a run without errors by head, or with none above 0: there is no colour to give. */
-static fl_status read_panel(const fl_run_entry *run, fl_heat_panel *panel, double **values, shown *what,
-                            fl_error *error) {
+/* *values stays NULL for a run without errors by head. */
+static fl_status read_heads(const fl_run_entry *run, double **values, size_t shape[4], fl_error *error) {
     fl_run_reader *reader = NULL;
-    size_t rank = 0, shape[4] = {0};
-    *what = NOT_THERE;
+    size_t rank = 0;
     FL_TRY(fl_run_reader_open(run->path, &reader, error));
     fl_status status = FL_OK;
-    if (fl_run_reader_has(reader, dataset)) {
+    if (fl_run_reader_has(reader, dataset))
         status = fl_run_reader_doubles(reader, dataset, values, &rank, shape, error);
-    }
     fl_run_reader_close(reader);
-    if (status != FL_OK || *values == NULL) return status;
+    if (status == FL_OK && *values != NULL && rank != 2)
+        status = fl_error_set(error, FL_ERROR_FORMAT, "%s: %s has an unexpected shape", run->path, dataset);
+    return status;
+}
+
+/* The mean over the runs of a group. */
+static fl_status read_group(const fl_run_groups *groups, size_t group, double **values, size_t shape[4],
+                            fl_error *error) {
+    const fl_run_group *members = &groups->items[group];
+    double used = 1;
+    FL_TRY(read_heads(fl_run_group_first(groups, group), values, shape, error));
+    size_t count = *values != NULL ? shape[0] * shape[1] : 0;
+    for (size_t i = 1; i < members->count && *values != NULL; i++) {
+        double *other = NULL;
+        size_t its[4] = {0};
+        fl_status status = read_heads(&groups->set->runs[members->runs[i]], &other, its, error);
+        bool fits = status == FL_OK && other != NULL && its[0] == shape[0] && its[1] == shape[1];
+        for (size_t k = 0; fits && k < count; k++) (*values)[k] += other[k];
+        used += fits;
+        fl_memory_free(other);
+        FL_TRY(status);
+    }
+    for (size_t k = 0; k < count; k++) (*values)[k] /= used;
+    return FL_OK;
+}
+
+/* *values stays NULL where nothing is above 0: there is no colour to give. */
+static fl_status read_panel(const fl_run_groups *groups, size_t group, fl_heat_panel *panel, double **values,
+                            shown *what, fl_error *error) {
+    size_t shape[4] = {0};
     bool positive = false, zero = false;
-    for (size_t i = 0; rank == 2 && i < shape[0] * shape[1]; i++) {
+    *what = NOT_THERE;
+    FL_TRY(read_group(groups, group, values, shape, error));
+    if (*values == NULL) return FL_OK;
+    for (size_t i = 0; i < shape[0] * shape[1]; i++) {
         positive = positive || (isfinite((*values)[i]) && (*values)[i] > 0);
         zero = zero || (*values)[i] == 0;
     }
     *what = positive ? SHOWN : zero ? ZERO : DIVERGED;
-    if (!positive) {
-        fl_memory_free(*values);
-        *values = NULL;
-        return FL_OK;
-    }
-    *panel = (fl_heat_panel){.title = run->label, .columns = shape[0], .rows = shape[1], .values = *values};
+    *panel = (fl_heat_panel){
+        .title = groups->items[group].label, .columns = shape[0], .rows = shape[1], .values = *values};
+    if (positive) return FL_OK;
+    fl_memory_free(*values);
+    *values = NULL;
     return FL_OK;
 }
 
@@ -95,17 +124,18 @@ static fl_status draw_pages(const fl_plot_request *request, const fl_heat_panel 
     return FL_OK;
 }
 
-/* "Not drawn: softmax (zero everywhere), ..." */
-static fl_status make_note(const fl_run_set *set, const shown *what, char **out, fl_error *error) {
+/* What colours mean, and "Not drawn: softmax (zero everywhere), ..." */
+static fl_status make_note(const fl_run_groups *groups, const shown *what, char **out, fl_error *error) {
     fl_text_builder text = {0};
     bool any = false;
-    fl_status status = fl_text_builder_add(
-        &text, "Colours end at the quantiles 0.01 and 0.99. White: zero. Grey: not finite.", error);
-    for (size_t i = 0; i < set->count && status == FL_OK; i++) {
+    fl_status status = fl_text_builder_format(
+        &text, error, "%sColours end at the quantiles 0.01 and 0.99. White: zero. Grey: not finite.",
+        fl_run_groups_any_seeds(groups) ? "Mean over seeds. " : "");
+    for (size_t i = 0; i < groups->count && status == FL_OK; i++) {
         if (what[i] != ZERO && what[i] != DIVERGED) continue;
-        status =
-            fl_text_builder_format(&text, error, "%s%s (%s)", any ? "; " : " Not drawn: ", set->runs[i].label,
-                                   what[i] == ZERO ? "zero everywhere" : "diverged");
+        status = fl_text_builder_format(&text, error, "%s%s (%s)",
+                                        any ? "; " : " Not drawn: ", groups->items[i].label,
+                                        what[i] == ZERO ? "zero everywhere" : "diverged");
         any = true;
     }
     if (status != FL_OK) {
@@ -117,28 +147,30 @@ static fl_status make_note(const fl_run_set *set, const shown *what, char **out,
 }
 
 fl_status fl_plot_heads(const fl_plot_request *request, fl_error *error) {
-    const fl_run_set *set = request->set;
+    fl_run_groups *groups = NULL;
     fl_heat_panel *panels = NULL;
     double **values = NULL;
     shown *what = NULL;
     char *note = NULL;
     size_t count = 0;
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&panels, set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&values, set->count, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&what, set->count, error));
-    for (size_t i = 0; i < set->count; i++) {
-        FL_TRY_DONE(status, read_panel(&set->runs[i], &panels[count], &values[count], &what[i], error));
+    FL_TRY_DONE(status, fl_run_groups_make(request->set, request->each, &groups, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&panels, groups->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&values, groups->count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&what, groups->count, error));
+    for (size_t i = 0; i < groups->count; i++) {
+        FL_TRY_DONE(status, read_panel(groups, i, &panels[count], &values[count], &what[i], error));
         count += values[count] != NULL;
     }
-    FL_TRY_DONE(status, make_note(set, what, &note, error));
+    FL_TRY_DONE(status, make_note(groups, what, &note, error));
     status = count > 0 ? draw_pages(request, panels, count, note, error)
                        : fl_error_set(error, FL_ERROR_ARGUMENT, "no run has finite errors by head above 0");
 done:
-    for (size_t i = 0; values != NULL && i < set->count; i++) fl_memory_free(values[i]);
+    for (size_t i = 0; values != NULL && i < groups->count; i++) fl_memory_free(values[i]);
     fl_memory_free(values);
     fl_memory_free(panels);
     fl_memory_free(what);
     fl_memory_free(note);
+    fl_run_groups_destroy(groups);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "analysis/intervals.h"
 #include "analysis/label_parts.h"
 #include "analysis/plot_parts.h"
+#include "analysis/run_groups.h"
 #include "analysis/run_scores.h"
 #include "harness/base/memory.h"
 
@@ -59,14 +60,19 @@ static fl_status make_rows(score_rows *rows, size_t room, fl_error *error) {
     return FL_OK;
 }
 
-/* Standard error of a task; interval over sequences of the text's perplexity. */
-static fl_status find_ends(const fl_run_entry *run, const fl_run_score *score, score_rows *rows,
-                           fl_error *error) {
+/* The spread over seeds; else the standard error of a task, the interval over sequences of the text's
+ * perplexity. */
+static fl_status find_ends(const fl_run_groups *groups, size_t group, const fl_run_score *score,
+                           score_rows *rows, fl_error *error) {
     size_t at = rows->count;
-    double half = fl_run_metric_value(run, score->error);
+    const fl_run_entry *run = fl_run_group_first(groups, group);
+    bool seeds = fl_run_groups_any_seeds(groups);
+    double half =
+        seeds ? fl_run_group_metric(groups, group, score->value).sd : fl_run_metric_value(run, score->error);
     rows->low[at] = rows->value[at] - half;
     rows->high[at] = rows->value[at] + half;
-    if (score->task[0] != '\0' || run->diverged) return FL_OK;
+    if (seeds) rows->bar = "mean and standard deviation over seeds";
+    if (seeds || score->task[0] != '\0' || run->diverged) return FL_OK;
     fl_interval interval;
     FL_TRY(fl_interval_of_run(run, score->value, &interval, error));
     if (!interval.known) return FL_OK;
@@ -76,16 +82,17 @@ static fl_status find_ends(const fl_run_entry *run, const fl_run_score *score, s
     return FL_OK;
 }
 
-static fl_status fill_rows(const fl_run_set *set, const fl_run_score *score, score_rows *rows,
+static fl_status fill_rows(const fl_run_groups *groups, const fl_run_score *score, score_rows *rows,
                            fl_error *error) {
-    for (size_t i = 0; i < set->count; i++) {
-        const fl_run_entry *run = &set->runs[i];
+    for (size_t g = 0; g < groups->count; g++) {
+        const fl_run_entry *run = fl_run_group_first(groups, g);
         if (!fl_run_has_metric(run, score->value)) continue;
-        rows->names[rows->count] = run->label;
-        rows->value[rows->count] = fl_run_metric_value(run, score->value);
-        rows->off[rows->count] =
-            fl_run_has_linear_part(run) ? fl_run_metric_value(run, score->linear_off) : (double)NAN;
-        FL_TRY(find_ends(run, score, rows, error));
+        rows->names[rows->count] = groups->items[g].label;
+        rows->value[rows->count] = fl_run_group_metric(groups, g, score->value).mean;
+        rows->off[rows->count] = fl_run_has_linear_part(run)
+                                     ? fl_run_group_metric(groups, g, score->linear_off).mean
+                                     : (double)NAN;
+        FL_TRY(find_ends(groups, g, score, rows, error));
         rows->count++;
     }
     return FL_OK;
@@ -93,11 +100,13 @@ static fl_status fill_rows(const fl_run_set *set, const fl_run_score *score, sco
 
 static fl_status draw_score(const fl_plot_request *request, const fl_run_score *score, fl_error *error) {
     score_rows rows;
+    fl_run_groups *groups = NULL;
     char name[NAME_BYTES];
     const fl_figure_look look = fl_plot_look(request);
     fl_status status = FL_OK;
     FL_TRY_DONE(status, make_rows(&rows, request->set->count, error));
-    FL_TRY_DONE(status, fill_rows(request->set, score, &rows, error));
+    FL_TRY_DONE(status, fl_run_groups_make(request->set, request->each, &groups, error));
+    FL_TRY_DONE(status, fill_rows(groups, score, &rows, error));
     make_name("scores", score->task, name);
     const fl_dots dots = {.name = name,
                           .title = fl_plot_title(request, score->title),
@@ -115,6 +124,7 @@ static fl_status draw_score(const fl_plot_request *request, const fl_run_score *
     status = fl_dots_write(&dots, request->folder, &look, error);
     if (status == FL_OK) fl_plot_report(request, name);
 done:
+    fl_run_groups_destroy(groups);
     fl_memory_free(rows.names);
     fl_memory_free(rows.value);
     return status;
@@ -124,16 +134,16 @@ fl_status fl_plot_scores(const fl_plot_request *request, fl_error *error) {
     return for_each_score(request, "no run has perplexity or task scores", draw_score, error);
 }
 
-/* One run's point. */
+/* The point of a run, or of those that differ in seeds only. */
 typedef struct place {
-    double x, y;
-    size_t run;
+    double x, y, spread; /* spread: standard deviation of y over seeds, or NaN */
+    size_t group;
 } place;
 
 static int by_x(const void *a, const void *b) {
     const place *p = a, *q = b;
     if (p->x != q->x) return p->x < q->x ? -1 : 1;
-    return p->run < q->run ? -1 : p->run > q->run;
+    return p->group < q->group ? -1 : p->group > q->group;
 }
 
 /* Runs that differ in nothing but these keys, or what lies in mappings of these names, are one series. */
@@ -164,10 +174,12 @@ static bool has_all_of(const scatter *form, const fl_run_entry *a, const fl_run_
 /* The points of a picture, parted into series. */
 typedef struct point_set {
     const scatter *form;
+    const fl_run_groups *groups;
     size_t count, series_count;
     place *places;             /* [count], sorted by x */
     size_t *series_of;         /* [count] */
     double *x, *y;             /* [count], [series_count][count] */
+    double *low, *high;        /* as y */
     char **labels;             /* [series_count] */
     fl_plot_subject *subjects; /* [series_count] */
     fl_figure_series *series;  /* [series_count] */
@@ -179,18 +191,20 @@ static void release_points(point_set *set) {
     fl_memory_free(set->series_of);
     fl_memory_free(set->x);
     fl_memory_free(set->y);
+    fl_memory_free(set->low);
+    fl_memory_free(set->high);
     fl_memory_free(set->labels);
     fl_memory_free(set->subjects);
     fl_memory_free(set->series);
     fl_plot_facets_release(&set->facets);
 }
 
-static void part(const fl_run_set *runs, point_set *set) {
+static void part(point_set *set) {
     for (size_t i = 0; i < set->count; i++) {
-        const fl_run_entry *run = &runs->runs[set->places[i].run];
+        const fl_run_entry *run = fl_run_group_first(set->groups, set->places[i].group);
         set->series_of[i] = set->series_count;
         for (size_t j = 0; j < i; j++) {
-            const fl_run_entry *other = &runs->runs[set->places[j].run];
+            const fl_run_entry *other = fl_run_group_first(set->groups, set->places[j].group);
             if (!has_all_of(set->form, run, other) || !has_all_of(set->form, other, run)) continue;
             set->series_of[i] = set->series_of[j];
             break;
@@ -200,14 +214,14 @@ static void part(const fl_run_set *runs, point_set *set) {
 }
 
 /* A series is called by what the labels of its runs have in common. */
-static fl_status name_series(const fl_run_set *runs, point_set *set, fl_error *error) {
+static fl_status name_series(point_set *set, fl_error *error) {
     const char **labels = NULL;
     FL_TRY(FL_ALLOCATE(&labels, set->count, error));
     fl_status status = FL_OK;
     for (size_t s = 0; s < set->series_count && status == FL_OK; s++) {
         size_t members = 0;
         for (size_t i = 0; i < set->count; i++) {
-            if (set->series_of[i] == s) labels[members++] = runs->runs[set->places[i].run].label;
+            if (set->series_of[i] == s) labels[members++] = set->groups->items[set->places[i].group].label;
         }
         status = fl_label_parts_common(labels, members, &set->labels[s], error);
         set->subjects[s].label = set->labels[s];
@@ -216,27 +230,45 @@ static fl_status name_series(const fl_run_set *runs, point_set *set, fl_error *e
     return status;
 }
 
+static fl_status fill_numbers(point_set *set, fl_error *error) {
+    size_t room = set->series_count * set->count;
+    bool seeds = fl_run_groups_any_seeds(set->groups);
+    FL_TRY(FL_ALLOCATE(&set->y, room, error));
+    if (seeds) FL_TRY(FL_ALLOCATE(&set->low, room, error));
+    if (seeds) FL_TRY(FL_ALLOCATE(&set->high, room, error));
+    for (size_t i = 0; i < room; i++) {
+        set->y[i] = (double)NAN;
+        if (seeds) set->low[i] = set->high[i] = (double)NAN;
+    }
+    for (size_t i = 0; i < set->count; i++) {
+        const place *at = &set->places[i];
+        size_t to = set->series_of[i] * set->count + i;
+        set->x[i] = at->x;
+        set->y[to] = at->y;
+        if (seeds) set->low[to] = at->y - at->spread;
+        if (seeds) set->high[to] = at->y + at->spread;
+    }
+    return FL_OK;
+}
+
 static fl_status fill_points(const fl_plot_request *request, point_set *set, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&set->series_of, set->count, error));
     FL_TRY(FL_ALLOCATE(&set->subjects, set->count, error));
     FL_TRY(FL_ALLOCATE(&set->labels, set->count, error));
     FL_TRY(FL_ALLOCATE(&set->x, set->count, error));
-    part(request->set, set);
-    FL_TRY(name_series(request->set, set, error));
+    part(set);
+    FL_TRY(name_series(set, error));
     FL_TRY(fl_plot_facets_make(request->set, set->subjects, set->series_count, request->facet, &set->facets,
                                error));
-    FL_TRY(FL_ALLOCATE(&set->y, set->series_count * set->count, error));
     FL_TRY(FL_ALLOCATE(&set->series, set->series_count, error));
-    for (size_t i = 0; i < set->series_count * set->count; i++) set->y[i] = (double)NAN;
-    for (size_t i = 0; i < set->count; i++) {
-        set->x[i] = set->places[i].x;
-        set->y[set->series_of[i] * set->count + i] = set->places[i].y;
-    }
+    FL_TRY(fill_numbers(set, error));
     for (size_t s = 0; s < set->series_count; s++)
         set->series[s] = (fl_figure_series){.name = set->labels[s],
                                             .entry = set->facets.entry_of[s],
                                             .panels = set->facets.in_panel + s * set->facets.panel_count,
                                             .y = set->y + s * set->count,
+                                            .low = set->low != NULL ? set->low + s * set->count : NULL,
+                                            .high = set->high != NULL ? set->high + s * set->count : NULL,
                                             .length = set->count};
     return FL_OK;
 }
@@ -259,12 +291,12 @@ static fl_status find_references(const fl_run_set *set, const fl_run_score *scor
     return FL_OK;
 }
 
-static fl_status draw_places(const fl_plot_request *request, const scatter *form, const fl_run_score *score,
-                             place *places, size_t count, fl_error *error) {
+static fl_status draw_places(const fl_plot_request *request, const fl_run_groups *groups, const scatter *form,
+                             const fl_run_score *score, place *places, size_t count, fl_error *error) {
     fl_figure_reference references[2];
     char name[NAME_BYTES];
     size_t lines = 0;
-    point_set set = {.form = form, .count = count, .places = places};
+    point_set set = {.form = form, .groups = groups, .count = count, .places = places};
     fl_status status = FL_OK;
     qsort(places, count, sizeof places[0], by_x);
     FL_TRY_DONE(status, fill_points(request, &set, error));
@@ -287,6 +319,7 @@ static fl_status draw_places(const fl_plot_request *request, const scatter *form
                                  .references = references};
     const fl_figure figure = {.name = name,
                               .title = fl_plot_title(request, score->title),
+                              .note = set.low != NULL ? "Mean over seeds; bars: standard deviation." : NULL,
                               .panel_count = set.facets.panel_count,
                               .panel_titles =
                                   set.facets.panel_count > 1 ? (const char *const *)set.facets.titles : NULL,
@@ -303,20 +336,25 @@ done:
 /* Takes `x_of` of every run that has the score; NaN leaves it out. */
 static fl_status draw_scatter(const fl_plot_request *request, const scatter *form, const fl_run_score *score,
                               double (*x_of)(const fl_run_entry *run), fl_error *error) {
-    const fl_run_set *set = request->set;
+    fl_run_groups *groups = NULL;
     place *places = NULL;
     size_t count = 0;
     bool varied = false;
-    FL_TRY(FL_ALLOCATE(&places, set->count, error));
-    for (size_t i = 0; i < set->count; i++) {
-        double x = x_of(&set->runs[i]), y = fl_run_metric_value(&set->runs[i], score->value);
-        if (isnan(x) || !isfinite(y)) continue;
-        places[count++] = (place){.x = x, .y = y, .run = i};
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_run_groups_make(request->set, request->each, &groups, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&places, groups->count, error));
+    for (size_t g = 0; g < groups->count; g++) {
+        double x = x_of(fl_run_group_first(groups, g));
+        fl_run_spread y = fl_run_group_metric(groups, g, score->value);
+        if (isnan(x) || !isfinite(y.mean)) continue;
+        places[count++] = (place){.x = x, .y = y.mean, .spread = y.sd, .group = g};
         varied = varied || x != places[0].x;
     }
-    fl_status status = varied ? draw_places(request, form, score, places, count, error)
-                              : fl_error_set(error, FL_ERROR_ARGUMENT, "%s: all runs are alike", form->kind);
+    status = varied ? draw_places(request, groups, form, score, places, count, error)
+                    : fl_error_set(error, FL_ERROR_ARGUMENT, "%s: all runs are alike", form->kind);
+done:
     fl_memory_free(places);
+    fl_run_groups_destroy(groups);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "analysis/text_width.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Thousandths of the font size, from ' ' to '~'. */
@@ -11,6 +12,9 @@ static const unsigned short widths[] = {
     278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592,  525, 636, 337, 636, 838};
 
 /* Of a letter of 2, 3 or 4 bytes: Latin, Greek and Cyrillic; signs and ideographs; what other fonts draw. */
+/* A line ends behind a comma rather than a space when it is at least so full. */
+static const double least_line = 0.4;
+
 enum { WIDE_2 = 750, WIDE_3 = 1050, WIDE_4 = 1300 };
 
 static size_t letter_bytes(const char *at) {
@@ -33,16 +37,23 @@ double fl_text_width(const char *text, size_t bytes, double size) {
 }
 
 size_t fl_text_line(const char *text, double size, double width) {
-    size_t end = 0, broken = 0;
-    double used = 0;
+    size_t end = 0, space = 0, comma = 0;
+    double used = 0, at_comma = 0;
     while (text[end] != '\0') {
         size_t bytes = letter_bytes(text + end);
         double letter = (double)letter_width(text + end) * size / 1000.0;
         /* A space at the end of a line may stand out. */
-        if (used + letter > width && end > 0 && text[end] != ' ') return broken > 0 ? broken : end;
+        if (used + letter > width && end > 0 && text[end] != ' ') {
+            bool good = at_comma > least_line * width || space == 0;
+            return comma > 0 && good ? comma : space > 0 ? space : end;
+        }
         used += letter;
         end += bytes;
-        if (text[end - 1] == ' ' || text[end - 1] == ',') broken = end;
+        if (text[end - 1] == ' ') space = end;
+        if (text[end - 1] == ',' || (comma == end - 1 && text[end - 1] == ' ')) {
+            comma = end;
+            at_comma = used;
+        }
     }
     return end;
 }

@@ -10,7 +10,7 @@
 /* Of the first `bytes` of UTF-8 text. Letters beyond ASCII count with an upper bound of their kind. */
 double fl_text_width(const char *text, size_t bytes, double size);
 
-/* Bytes of the first line when text is broken to `width`: behind a comma or space where there is one, else
+/* Bytes of the first line when text is broken to `width`: behind a comma, or a space, where there is one, else
  * between letters; at least one letter, unless the text is empty. */
 size_t fl_text_line(const char *text, double size, double width);
 /* Lines that take `text`, and the width of the widest; at least one line. */

@@ -27,7 +27,7 @@ static void on_picture(void *context, const char *name) {
 
 typedef struct plot_flags {
     const char *folder, *format, *kind, *filter, *facet, *title, *width;
-    bool list;
+    bool list, each;
 } plot_flags;
 
 static const char *width_words(size_t index) {
@@ -67,6 +67,7 @@ static int run(const fl_command *command, int argc, char **argv) {
                                .format = given.format,
                                .title = given.title,
                                .facet = given.facet,
+                               .each = given.each,
                                .drawn = on_picture,
                                .context = &output};
     code = read_width(command, given.width, &request.width);
@@ -114,6 +115,9 @@ static const fl_flag flags[] = {
      .offset = offsetof(plot_flags, facet),
      .words = fl_plot_facet_name,
      .help = "panels by rule, exact_set, model, text or a key; or none"},
+    {.name = "--each",
+     .offset = offsetof(plot_flags, each),
+     .help = "runs that differ in seeds only stay apart"},
     {.name = "--title",
      .value = "TEXT",
      .kind = FL_VALUE_TEXT,

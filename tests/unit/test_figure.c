@@ -158,7 +158,7 @@ static void make_grid(grid *g, size_t rules, size_t windows, size_t seeds) {
                                                 .key_count = KEYS,
                                                 .keys = g->keys[count],
                                                 .values = g->texts[count]};
-                g->subjects[count] = (fl_plot_subject){g->labels[count], &g->runs[count]};
+                g->subjects[count] = (fl_plot_subject){.label = g->labels[count], .run = &g->runs[count]};
             }
         }
     }
@@ -215,7 +215,7 @@ static void test_a_single_axis_of_many_values_is_parted_in_order(void **state) {
     for (size_t i = 0; i < 20; i++) g.runs[i].key_count = 1;
     assert_int_equal(fl_plot_facets_make(&g.set, g.subjects, 20, NULL, &f, NULL), FL_OK);
     assert_int_equal(f.panel_count, 3);
-    assert_string_equal(f.titles[1], "part 2 of 3");
+    assert_string_equal(f.titles[1], "rule0, 0 + 8, seed 9 to rule0, 0 + 8, seed 16");
     assert_true(most_in_a_panel(&f) <= FL_PLOT_MOST_CURVES);
     expect_distinct_looks(&f);
     fl_plot_facets_release(&f);
@@ -436,8 +436,8 @@ static void test_rows_and_maps_with_awkward_names_are_drawn(void **state) {
     need_gnuplot(__func__);
     static const char *const names[] = {
         "'a'", "a name that is much longer than the column it has, so that it is broken, %s", "c"};
-    static const double value[] = {1, INFINITY, 200}, low[] = {0.5, (double)NAN, 190},
-                        high[] = {1.5, (double)NAN, 240}, off[] = {4, 5, (double)NAN},
+    static const double value[] = {32, INFINITY, 300000}, low[] = {30, (double)NAN, 200000},
+                        high[] = {35, (double)NAN, 400000}, off[] = {4, 5, (double)NAN},
                         y[] = {1, (double)NAN, 0};
     const fl_dots dots = {.name = "d",
                           .title = "it's",
