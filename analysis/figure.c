@@ -35,10 +35,12 @@ static const char *colour_of(const fl_figure_entry *entry) {
     return black;
 }
 
-/* A cross or a star: nothing else looks so. */
 static int shape_of(const fl_figure_entry *entry) {
-    if (entry->role == FL_FIGURE_BASELINE) return 2;
-    if (entry->role == FL_FIGURE_FULL) return 3;
+    static const int baselines[FL_FIGURE_DASHES] = {2, 1, 6, 4, 8, 12},
+                     full[FL_FIGURE_DASHES] = {3, 7, 5, 9, 11, 13};
+    if (entry->role == FL_FIGURE_BASELINE)
+        return baselines[(entry->dash + FL_FIGURE_DASHES - 1) % FL_FIGURE_DASHES];
+    if (entry->role == FL_FIGURE_FULL) return full[entry->dash % FL_FIGURE_DASHES];
     return fl_figure_point(entry->colour, entry->dash);
 }
 
