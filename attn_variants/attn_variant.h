@@ -13,7 +13,8 @@
  *
  * A rule whose state is not a matrix under this recurrence leaves `prepare` NULL and fills the `own` hooks.
  *
- * Start-up checks every registered rule: abi, required slots, unique names, defaults inside their ranges. */
+ * A rule is checked where it is bound, and the whole registry by `frostline variants` and the suite: abi, required slots, unique
+ * names, defaults inside their ranges. */
 #ifndef FL_ATTN_VARIANTS_ATTN_VARIANT_H
 #define FL_ATTN_VARIANTS_ATTN_VARIANT_H
 
@@ -36,7 +37,7 @@ enum {
 typedef enum fl_gate_kind { FL_GATE_NONE = 0, FL_GATE_SCALAR, FL_GATE_CHANNEL } fl_gate_kind;
 
 /* What the harness hands to `prepare` for a gate, beta or factor projected as x = h W + bias. It has no default: a rule that
- * takes one of these and does not say is refused at start-up. */
+ * takes one of these and does not say is refused by name. */
 typedef enum fl_gate_activation {
     FL_ACTIVATE_UNSET = 0,
     FL_ACTIVATE_LOG_SIGMOID,     /* log sigmoid(x): a gate, in log space; a constant gate g gives log g */
@@ -186,7 +187,7 @@ typedef struct fl_rule {
 extern const fl_rule *const fl_rule_registry[];
 
 const fl_rule *fl_rule_find(const char *name); /* NULL when unknown */
-/* Every rule of a NULL-terminated list, and that no name comes twice; the registry's own is run at start-up. */
+/* Every rule of a NULL-terminated list, and that no name comes twice. */
 fl_status fl_rule_list_check(const fl_rule *const *rules, fl_error *error);
 fl_status fl_rule_registry_check(fl_error *error);
 

@@ -640,6 +640,8 @@ static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_
 fl_status fl_variant_bind_rule(const fl_rule *rule, const fl_node *node, fl_resolved *resolved,
                                fl_variant **out, fl_error *error) {
     *out = NULL;
+    const fl_rule *const rules[] = {rule, NULL};
+    FL_TRY(fl_rule_list_check(rules, error));
     const fl_node *named = fl_node_get(node, "rule");
     if (is_given(named) && (named->kind != FL_NODE_SCALAR || strcmp(named->text, rule->name) != 0)) {
         return fl_node_error(named, error, "rule: expected %s", rule->name);
