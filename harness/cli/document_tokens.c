@@ -13,6 +13,8 @@ static int32_t within(long id, const fl_model *model) {
 static int32_t named(const fl_tokenizer *tokenizer, const char *name) {
     int32_t *ids = NULL;
     size_t count = 0;
+    const int32_t added = fl_tokenizer_added(tokenizer, name);
+    if (added >= 0) return added;
     if (fl_tokenizer_encode(tokenizer, name, strlen(name), false, &ids, &count, NULL) != FL_OK) return -1;
     int32_t id = count == 1 ? ids[0] : -1;
     fl_memory_free(ids);

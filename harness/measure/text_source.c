@@ -191,6 +191,8 @@ static fl_status find_separator(const fl_tokenizer *tokenizer, int32_t *separato
     static const char name[] = "<|endoftext|>";
     int32_t *ids = NULL;
     size_t count = 0;
+    *separator = fl_tokenizer_added(tokenizer, name);
+    if (*separator >= 0) return FL_OK;
     FL_TRY(fl_tokenizer_encode(tokenizer, name, sizeof name - 1, false, &ids, &count, error));
     *separator = count == 1 ? ids[0] : fl_tokenizer_eos(tokenizer);
     fl_memory_free(ids);

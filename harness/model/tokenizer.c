@@ -165,6 +165,7 @@ static fl_status hash_tokenizer(fl_tokenizer *tokenizer, fl_error *error) {
         hash_text(stream, decoder->from);
         hash_text(stream, decoder->to);
     }
+    if (tokenizer->added.split_special) hash_text(stream, "split_special_tokens");
     fl_hash_stream_add(stream, tokenizer->before, sizeof tokenizer->before);
     fl_hash_stream_add(stream, tokenizer->after, sizeof tokenizer->after);
     tokenizer->hash = fl_hash_stream_value(stream);
@@ -266,6 +267,17 @@ int32_t fl_tokenizer_bos(const fl_tokenizer *tokenizer) {
 
 int32_t fl_tokenizer_eos(const fl_tokenizer *tokenizer) {
     return tokenizer->eos;
+}
+
+int32_t fl_tokenizer_added(const fl_tokenizer *tokenizer, const char *text) {
+    const size_t wanted = strlen(text);
+    for (size_t i = 0; i < tokenizer->added.count; i++) {
+        size_t bytes = 0;
+        const int32_t id = tokenizer->added.tokens[i].id;
+        const char *written = fl_vocabulary_text(&tokenizer->vocabulary, id, &bytes);
+        if (bytes == wanted && memcmp(written, text, bytes) == 0) return id;
+    }
+    return -1;
 }
 
 bool fl_tokenizer_adds_bos(const fl_tokenizer *tokenizer) {

@@ -29,6 +29,15 @@ fl_status fl_added_append(fl_added_list *list, fl_added_token token, fl_error *e
     return FL_OK;
 }
 
+fl_status fl_added_put(fl_added_list *list, fl_added_token token, fl_error *error) {
+    const fl_added_token *found = fl_added_find(list, token.id);
+    if (found == NULL) return fl_added_append(list, token, error);
+    fl_added_token *known = &list->tokens[found - list->tokens];
+    token.special = known->special || token.special;
+    *known = token;
+    return FL_OK;
+}
+
 const fl_added_token *fl_added_find(const fl_added_list *list, int32_t id) {
     if (id < 0 || (size_t)id >= list->by_id_count || list->by_id[id] == 0) return NULL;
     return &list->tokens[list->by_id[id] - 1];
@@ -174,6 +183,7 @@ fl_status fl_added_split(const fl_added_list *list, const fl_added_pass *pass, c
         const fl_added_token *token = &list->tokens[entry->token];
         size_t start = position, stop = position + entry->bytes;
         position = stop;
+        if (token->special && list->split_special) continue;
         if (token->single_word && !stands_alone(text, bytes, start, stop)) continue;
         if (token->lstrip) {
             size_t earlier = spaces_before(text, start);

@@ -1,49 +1,22 @@
-/* tokenizer.json of Hugging Face `tokenizers`. What is written there is what happens: tokenizer_config.json
- * only says which tokens are BOS and EOS, its class names and add_bos_token change nothing. truncation and
- * padding are ignored. Two things differ from version 0.23 on files that contradict themselves: an added
+/* tokenizer.json of Hugging Face `tokenizers`. truncation and padding are ignored; the files beside it are
+ * tokenizer_side_files.c's. Two things differ from version 0.23 on files that contradict themselves: an added
  * token keeps the id it is given (there it is numbered anew behind the vocabulary), and decodes as it is
  * written (there as it is normalised). */
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
-#include "harness/base/text_file.h"
 #include "harness/model/json_text.h"
+#include "harness/model/tokenizer_members.h"
 #include "harness/model/tokenizer_parts.h"
-
-static fl_status wrong_type(const char *where, const char *key, const char *wanted, fl_error *error) {
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s: \"%s\" is missing or not %s", where, key, wanted);
-}
-
-static bool is_absent(const cJSON *item) {
-    return item == NULL || cJSON_IsNull(item);
-}
-
-/* A flag that may be absent or null. */
-static fl_status read_flag(const cJSON *object, const char *where, const char *key, bool fallback, bool *out,
-                           fl_error *error) {
-    const cJSON *item = fl_json_member(object, key);
-    *out = fallback;
-    if (is_absent(item)) return FL_OK;
-    if (!cJSON_IsBool(item)) return wrong_type(where, key, "true or false", error);
-    *out = cJSON_IsTrue(item);
-    return FL_OK;
-}
-
-static fl_status read_text(const cJSON *object, const char *where, const char *key, const char **out,
-                           fl_error *error) {
-    const cJSON *item = fl_json_member(object, key);
-    *out = "";
-    if (!cJSON_IsString(item)) return wrong_type(where, key, "a string", error);
-    *out = item->valuestring;
-    return FL_OK;
-}
+#include "harness/model/tokenizer_side_files.h"
 
 /* A string that may be absent or null; *out = NULL then. */
 static fl_status read_optional_text(const cJSON *object, const char *where, const char *key, const char **out,
                                     fl_error *error) {
     *out = NULL;
-    return is_absent(fl_json_member(object, key)) ? FL_OK : read_text(object, where, key, out, error);
+    return fl_member_is_absent(fl_json_member(object, key)) ? FL_OK
+                                                            : fl_member_text(object, where, key, out, error);
 }
 
 static fl_status read_id(const cJSON *item, const char *where, const char *what, int32_t *out,
@@ -69,14 +42,15 @@ typedef fl_status (*component_reader)(const cJSON *component, const char *kind, 
 static fl_status read_components(const cJSON *component, const char *where, const char *members,
                                  component_reader reader, fl_tokenizer *tokenizer, fl_error *error) {
     const char *kind;
-    if (is_absent(component)) return FL_OK;
-    FL_TRY(read_text(component, where, "type", &kind, error));
+    if (fl_member_is_absent(component)) return FL_OK;
+    FL_TRY(fl_member_text(component, where, "type", &kind, error));
     if (strcmp(kind, "Sequence") != 0) return reader(component, kind, tokenizer, error);
     const cJSON *list = fl_json_member(component, members);
-    if (!cJSON_IsArray(list)) return wrong_type(where, members, "a list", error);
+    if (!cJSON_IsArray(list)) return fl_member_wrong_type(where, members, "a list", error);
     const cJSON *member;
     cJSON_ArrayForEach(member, list) {
-        if (is_absent(member)) return wrong_type(where, members, "a list of objects", error);
+        if (fl_member_is_absent(member))
+            return fl_member_wrong_type(where, members, "a list of objects", error);
         FL_TRY(read_components(member, where, members, reader, tokenizer, error));
     }
     return FL_OK;
@@ -89,7 +63,7 @@ static fl_status read_pattern(const cJSON *component, const char *where, bool *r
     const cJSON *text = fl_json_member(pattern, "String");
     *regex = text == NULL;
     if (*regex) text = fl_json_member(pattern, "Regex");
-    if (!cJSON_IsString(text)) return wrong_type(where, "pattern", "a String or a Regex", error);
+    if (!cJSON_IsString(text)) return fl_member_wrong_type(where, "pattern", "a String or a Regex", error);
     *out = text->valuestring;
     if (**out == '\0') return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s: an empty pattern", where);
     return FL_OK;
@@ -113,17 +87,17 @@ static fl_status read_normaliser(const cJSON *component, const char *kind, fl_to
         rule.kind = FL_NORMALISE_LOWER_CASE;
     } else if (strcmp(kind, "Strip") == 0) {
         rule.kind = FL_NORMALISE_STRIP;
-        FL_TRY(read_flag(component, where, "strip_left", false, &rule.left, error));
-        FL_TRY(read_flag(component, where, "strip_right", false, &rule.right, error));
+        FL_TRY(fl_member_flag(component, where, "strip_left", false, &rule.left, error));
+        FL_TRY(fl_member_flag(component, where, "strip_right", false, &rule.right, error));
     } else if (strcmp(kind, "Prepend") == 0) {
         rule.kind = FL_NORMALISE_PREPEND;
-        FL_TRY(read_text(component, where, "prepend", &to, error));
+        FL_TRY(fl_member_text(component, where, "prepend", &to, error));
     } else if (strcmp(kind, "Replace") == 0) {
         bool regex;
         rule.kind = FL_NORMALISE_REPLACE;
         FL_TRY(read_pattern(component, where, &regex, &from, error));
         if (regex) return unknown_kind(where, "Replace by a regular expression", error);
-        FL_TRY(read_text(component, where, "content", &to, error));
+        FL_TRY(fl_member_text(component, where, "content", &to, error));
     } else {
         return unknown_kind(where, kind, error);
     }
@@ -141,7 +115,7 @@ static fl_status read_behaviour(const cJSON *component, const char *where, fl_sp
                                         [FL_SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
                                         [FL_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext"};
     const char *name;
-    FL_TRY(read_text(component, where, "behavior", &name, error));
+    FL_TRY(fl_member_text(component, where, "behavior", &name, error));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         *out = (fl_split_behaviour)i;
         if (strcmp(name, names[i]) == 0) return FL_OK;
@@ -156,7 +130,7 @@ static fl_status read_split(const cJSON *component, fl_tokenizer *tokenizer, fl_
     fl_split_behaviour behaviour;
     FL_TRY(read_pattern(component, where, &regex, &pattern, error));
     FL_TRY(read_behaviour(component, where, &behaviour, error));
-    FL_TRY(read_flag(component, where, "invert", false, &invert, error));
+    FL_TRY(fl_member_flag(component, where, "invert", false, &invert, error));
     return fl_tokenizer_add_split(tokenizer, regex ? FL_SPLIT_BY_PATTERN : FL_SPLIT_BY_TEXT, pattern,
                                   behaviour, invert, error);
 }
@@ -168,9 +142,9 @@ static fl_status read_metaspace(const cJSON *component, const char *where, const
         [FL_PREFIX_NEVER] = "never", [FL_PREFIX_FIRST] = "first", [FL_PREFIX_ALWAYS] = "always"};
     const char *scheme;
     bool flag;
-    FL_TRY(read_text(component, where, "replacement", mark, error));
-    if (**mark == '\0') return wrong_type(where, "replacement", "a character", error);
-    FL_TRY(read_flag(component, where, "add_prefix_space", true, &flag, error));
+    FL_TRY(fl_member_text(component, where, "replacement", mark, error));
+    if (**mark == '\0') return fl_member_wrong_type(where, "replacement", "a character", error);
+    FL_TRY(fl_member_flag(component, where, "add_prefix_space", true, &flag, error));
     *prefix = flag ? FL_PREFIX_ALWAYS : FL_PREFIX_NEVER;
     FL_TRY(read_optional_text(component, where, "prepend_scheme", &scheme, error));
     if (scheme == NULL) return FL_OK;
@@ -188,7 +162,7 @@ static fl_status read_metaspace_steps(const cJSON *component, fl_tokenizer *toke
     fl_metaspace_prefix prefix = FL_PREFIX_NEVER;
     bool splits;
     FL_TRY(read_metaspace(component, where, &mark, &prefix, error));
-    FL_TRY(read_flag(component, where, "split", true, &splits, error));
+    FL_TRY(fl_member_flag(component, where, "split", true, &splits, error));
     if (prefix == FL_PREFIX_FIRST && tokenizer->step_count > 0)
         return fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s with prepend_scheme \"first\" behind another",
                             where);
@@ -203,20 +177,20 @@ static fl_status read_pre_tokenizer(const cJSON *component, const char *kind, fl
     fl_split_behaviour behaviour;
     bool flag, pattern;
     if (strcmp(kind, "ByteLevel") == 0) {
-        FL_TRY(read_flag(component, where, "add_prefix_space", true, &flag, error));
-        FL_TRY(read_flag(component, where, "use_regex", true, &pattern, error));
+        FL_TRY(fl_member_flag(component, where, "add_prefix_space", true, &flag, error));
+        FL_TRY(fl_member_flag(component, where, "use_regex", true, &pattern, error));
         return fl_tokenizer_add_byte_level(tokenizer, flag, pattern, error);
     }
     if (strcmp(kind, "Split") == 0) return read_split(component, tokenizer, error);
     if (strcmp(kind, "Metaspace") == 0) return read_metaspace_steps(component, tokenizer, error);
     if (strcmp(kind, "Digits") == 0) {
-        FL_TRY(read_flag(component, where, "individual_digits", false, &flag, error));
+        FL_TRY(fl_member_flag(component, where, "individual_digits", false, &flag, error));
         behaviour = flag ? FL_SPLIT_ISOLATED : FL_SPLIT_CONTIGUOUS;
         return fl_tokenizer_add_split(tokenizer, FL_SPLIT_BY_NUMBER, NULL, behaviour, false, error);
     }
     if (strcmp(kind, "Punctuation") == 0) {
         behaviour = FL_SPLIT_ISOLATED;
-        if (!is_absent(fl_json_member(component, "behavior")))
+        if (!fl_member_is_absent(fl_json_member(component, "behavior")))
             FL_TRY(read_behaviour(component, where, &behaviour, error));
         return fl_tokenizer_add_split(tokenizer, FL_SPLIT_BY_PUNCTUATION, NULL, behaviour, false, error);
     }
@@ -251,11 +225,11 @@ static fl_status read_template(const cJSON *component, fl_tokenizer *tokenizer, 
     static const char where[] = "post_processor TemplateProcessing";
     const cJSON *piece, *single = fl_json_member(component, "single");
     template_sides sides = {0};
-    if (!cJSON_IsArray(single)) return wrong_type(where, "single", "a list", error);
+    if (!cJSON_IsArray(single)) return fl_member_wrong_type(where, "single", "a list", error);
     cJSON_ArrayForEach(piece, single) {
         const cJSON *token = fl_json_member(piece, "SpecialToken"), *text = fl_json_member(piece, "Sequence");
         const char *name;
-        FL_TRY(read_text(token != NULL ? token : text, where, "id", &name, error));
+        FL_TRY(fl_member_text(token != NULL ? token : text, where, "id", &name, error));
         if (token != NULL)
             FL_TRY(add_template_ids(fl_json_member(component, "special_tokens"), name, &sides, error));
         else if (sides.side == 1 || strcmp(name, "A") != 0)
@@ -275,7 +249,7 @@ static fl_status read_template(const cJSON *component, fl_tokenizer *tokenizer, 
 static fl_status read_named_id(const cJSON *component, const char *kind, const char *key, int32_t *id,
                                fl_error *error) {
     const cJSON *item = fl_json_member(component, key);
-    if (cJSON_GetArraySize(item) != 2) return wrong_type(kind, key, "a token and its id", error);
+    if (cJSON_GetArraySize(item) != 2) return fl_member_wrong_type(kind, key, "a token and its id", error);
     return read_id(item->child->next, kind, key, id, error);
 }
 
@@ -296,7 +270,9 @@ static fl_status read_count(const cJSON *component, const char *where, const cha
                             fl_error *error) {
     const cJSON *item = fl_json_member(component, key);
     *out = 0;
-    return is_absent(item) || fl_json_size(item, out) ? FL_OK : wrong_type(where, key, "a count", error);
+    return fl_member_is_absent(item) || fl_json_size(item, out)
+               ? FL_OK
+               : fl_member_wrong_type(where, key, "a count", error);
 }
 
 static fl_status read_decoder(const cJSON *component, const char *kind, fl_tokenizer *tokenizer,
@@ -320,12 +296,12 @@ static fl_status read_decoder(const cJSON *component, const char *kind, fl_token
         bool regex;
         FL_TRY(read_pattern(component, where, &regex, &from, error));
         if (regex) return unknown_kind(where, "Replace by a regular expression", error);
-        FL_TRY(read_text(component, where, "content", &to, error));
+        FL_TRY(fl_member_text(component, where, "content", &to, error));
     } else if (decoder.kind == FL_DECODE_STRIP) {
-        FL_TRY(read_text(component, where, "content", &from, error));
+        FL_TRY(fl_member_text(component, where, "content", &from, error));
         FL_TRY(read_count(component, where, "start", &decoder.start, error));
         FL_TRY(read_count(component, where, "stop", &decoder.stop, error));
-        if (*from == '\0') return wrong_type(where, "content", "a character", error);
+        if (*from == '\0') return fl_member_wrong_type(where, "content", "a character", error);
     } else if (decoder.kind == FL_DECODE_METASPACE) {
         fl_metaspace_prefix prefix = FL_PREFIX_NEVER;
         FL_TRY(read_metaspace(component, where, &from, &prefix, error));
@@ -338,7 +314,7 @@ static fl_status read_decoder(const cJSON *component, const char *kind, fl_token
 
 static fl_status read_vocabulary(const cJSON *model, fl_tokenizer *tokenizer, fl_error *error) {
     const cJSON *item, *vocabulary = fl_json_member(model, "vocab");
-    if (!cJSON_IsObject(vocabulary)) return wrong_type("model", "vocab", "an object", error);
+    if (!cJSON_IsObject(vocabulary)) return fl_member_wrong_type("model", "vocab", "an object", error);
     cJSON_ArrayForEach(item, vocabulary) {
         int32_t id;
         FL_TRY(read_id(item, "model.vocab", item->string, &id, error));
@@ -374,13 +350,13 @@ static fl_status copy_affix(const cJSON *model, const char *key, char **out, fl_
 static fl_status read_model(const cJSON *model, fl_tokenizer *tokenizer, fl_error *error) {
     static const char where[] = "model";
     const char *kind, *unknown;
-    if (!cJSON_IsObject(model)) return wrong_type("tokenizer", "model", "an object", error);
+    if (!cJSON_IsObject(model)) return fl_member_wrong_type("tokenizer", "model", "an object", error);
     FL_TRY(read_optional_text(model, where, "type", &kind, error));
     if (kind != NULL && strcmp(kind, "BPE") != 0) return unknown_kind(where, kind, error);
     fl_bpe *bpe = &tokenizer->bpe;
-    FL_TRY(read_flag(model, where, "ignore_merges", false, &bpe->ignore_merges, error));
-    FL_TRY(read_flag(model, where, "byte_fallback", false, &bpe->byte_fallback, error));
-    FL_TRY(read_flag(model, where, "fuse_unk", false, &bpe->fuse_unknown, error));
+    FL_TRY(fl_member_flag(model, where, "ignore_merges", false, &bpe->ignore_merges, error));
+    FL_TRY(fl_member_flag(model, where, "byte_fallback", false, &bpe->byte_fallback, error));
+    FL_TRY(fl_member_flag(model, where, "fuse_unk", false, &bpe->fuse_unknown, error));
     FL_TRY(copy_affix(model, "continuing_subword_prefix", &bpe->continuing_prefix, error));
     FL_TRY(copy_affix(model, "end_of_word_suffix", &bpe->word_suffix, error));
     FL_TRY(read_vocabulary(model, tokenizer, error));
@@ -392,7 +368,7 @@ static fl_status read_model(const cJSON *model, fl_tokenizer *tokenizer, fl_erro
                                 unknown);
     }
     const cJSON *item, *merges = fl_json_member(model, "merges");
-    if (!cJSON_IsArray(merges)) return wrong_type(where, "merges", "a list", error);
+    if (!cJSON_IsArray(merges)) return fl_member_wrong_type(where, "merges", "a list", error);
     size_t rank = 0;
     cJSON_ArrayForEach(item, merges) FL_TRY(read_merge(item, rank++, tokenizer, error));
     return FL_OK;
@@ -402,13 +378,8 @@ static fl_status read_added_token(const cJSON *item, fl_tokenizer *tokenizer, fl
     static const char where[] = "added_tokens";
     const char *content;
     fl_added_token token;
-    FL_TRY(read_text(item, where, "content", &content, error));
+    FL_TRY(fl_member_added_token(item, where, false, &content, &token, error));
     FL_TRY(read_id(fl_json_member(item, "id"), where, content, &token.id, error));
-    FL_TRY(read_flag(item, where, "special", false, &token.special, error));
-    FL_TRY(read_flag(item, where, "normalized", !token.special, &token.normalized, error));
-    FL_TRY(read_flag(item, where, "single_word", false, &token.single_word, error));
-    FL_TRY(read_flag(item, where, "lstrip", false, &token.lstrip, error));
-    FL_TRY(read_flag(item, where, "rstrip", false, &token.rstrip, error));
     if (content[0] == '\0') return FL_OK;
     int32_t known = fl_vocabulary_find(&tokenizer->vocabulary, content, strlen(content));
     if (known >= 0 && known != token.id)
@@ -433,8 +404,8 @@ static fl_status read_document(const cJSON *document, fl_tokenizer *tokenizer, f
                            tokenizer, error));
     FL_TRY(read_model(fl_json_member(document, "model"), tokenizer, error));
     const cJSON *item, *added = fl_json_member(document, "added_tokens");
-    if (!is_absent(added) && !cJSON_IsArray(added))
-        return wrong_type("tokenizer", "added_tokens", "a list", error);
+    if (!fl_member_is_absent(added) && !cJSON_IsArray(added))
+        return fl_member_wrong_type("tokenizer", "added_tokens", "a list", error);
     cJSON_ArrayForEach(item, added) FL_TRY(read_added_token(item, tokenizer, error));
     size_t bytes;
     for (size_t i = 0; i < tokenizer->before_count; i++)
@@ -448,52 +419,6 @@ static fl_status read_document(const cJSON *document, fl_tokenizer *tokenizer, f
     return FL_OK;
 }
 
-/* The token with this text, an added one included; -1: none. */
-static int32_t find_any(const fl_tokenizer *tokenizer, const char *text) {
-    int32_t id = fl_vocabulary_find(&tokenizer->vocabulary, text, strlen(text));
-    for (size_t i = 0; i < tokenizer->added.count && id < 0; i++) {
-        size_t bytes = 0;
-        const char *added = fl_vocabulary_text(&tokenizer->vocabulary, tokenizer->added.tokens[i].id, &bytes);
-        if (bytes == strlen(text) && memcmp(added, text, bytes) == 0) id = tokenizer->added.tokens[i].id;
-    }
-    return id;
-}
-
-/* "bos_token": "<s>" or {"content": "<s>", ...} or null. *stated: the key is there. */
-static fl_status read_named_token(const cJSON *config, const char *key, const fl_tokenizer *tokenizer,
-                                  int32_t *id, bool *stated, fl_error *error) {
-    const cJSON *item = fl_json_member(config, key);
-    *stated = item != NULL;
-    if (is_absent(item)) return FL_OK;
-    if (cJSON_IsObject(item)) item = fl_json_member(item, "content");
-    if (!cJSON_IsString(item)) return wrong_type("configuration", key, "a token", error);
-    *id = find_any(tokenizer, item->valuestring);
-    if (*id >= 0) return FL_OK;
-    return fl_error_set(error, FL_ERROR_FORMAT, "\"%s\" is \"%s\", which is no token", key,
-                        item->valuestring);
-}
-
-static fl_status read_special_names(const char *folder, const char *name, fl_tokenizer *tokenizer,
-                                    bool stated[2], fl_error *error) {
-    fl_text_buffer path = {0};
-    cJSON *config = NULL;
-    fl_status status;
-    FL_TRY_DONE(status, fl_text_append(&path, folder, strlen(folder), error));
-    FL_TRY_DONE(status, fl_text_append(&path, "/", 1, error));
-    FL_TRY_DONE(status, fl_text_append(&path, name, strlen(name), error));
-    if (!fl_path_is_file(path.bytes)) goto done;
-    FL_TRY_DONE(status, fl_json_read_file(path.bytes, &config, error));
-    if (!stated[0])
-        status = read_named_token(config, "bos_token", tokenizer, &tokenizer->bos, &stated[0], error);
-    if (!stated[1] && status == FL_OK)
-        status = read_named_token(config, "eos_token", tokenizer, &tokenizer->eos, &stated[1], error);
-    if (status != FL_OK) fl_error_prepend(error, status, "%s", path.bytes);
-done:
-    cJSON_Delete(config);
-    fl_text_release(&path);
-    return status;
-}
-
 fl_status fl_tokenizer_read_json(const char *path, const char *folder, fl_tokenizer *tokenizer,
                                  fl_error *error) {
     cJSON *document;
@@ -502,10 +427,7 @@ fl_status fl_tokenizer_read_json(const char *path, const char *folder, fl_tokeni
     cJSON_Delete(document);
     if (status != FL_OK) return fl_error_prepend(error, status, "%s", path);
     bool stated[2] = {false, false};
-    if (folder != NULL) {
-        FL_TRY(read_special_names(folder, "tokenizer_config.json", tokenizer, stated, error));
-        FL_TRY(read_special_names(folder, "special_tokens_map.json", tokenizer, stated, error));
-    }
+    if (folder != NULL) FL_TRY(fl_tokenizer_read_side_files(folder, tokenizer, stated, error));
     if (!stated[0] && tokenizer->before_count > 0) tokenizer->bos = tokenizer->before[0];
     if (!stated[1] && tokenizer->after_count > 0) tokenizer->eos = tokenizer->after[0];
     return FL_OK;

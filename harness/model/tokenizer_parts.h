@@ -124,11 +124,15 @@ typedef struct fl_added_list {
     size_t count, capacity;
     uint32_t *by_id; /* 1 + index in tokens; 0: not an added token */
     size_t by_id_count;
+    bool split_special; /* special tokens written in a text are text */
     fl_added_pass raw, normalised;
 } fl_added_list;
 
 /* A token that is there already is left as it was. */
 fl_status fl_added_append(fl_added_list *list, fl_added_token token, fl_error *error);
+/* A token that is there already takes the flags given now, as when `tokenizers` adds it anew; once special it stays
+ * special. */
+fl_status fl_added_put(fl_added_list *list, fl_added_token token, fl_error *error);
 /* NULL: no added token has this id. */
 const fl_added_token *fl_added_find(const fl_added_list *list, int32_t id);
 /* Prepares both passes; call once, after the last fl_added_append and when the normalisers are known. */

@@ -345,38 +345,6 @@ static void test_templates_add_special_tokens(void **state) {
     }
 }
 
-static void test_configuration_names_bos_and_eos(void **state) {
-    (void)state;
-    char path[1200];
-    const char *folder = fl_temporary_directory();
-    fl_tokenizer_parts parts = {.added_tokens = "[" TOKEN(261, "<s>", "") "]"};
-    char *text = fl_tokenizer_json(&parts);
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    const char *config =
-        "{\"bos_token\": null, \"eos_token\": {\"content\": \"<s>\"}, \"add_bos_token\": true}";
-    fl_write_file(path, config, strlen(config));
-    snprintf(path, sizeof path, "%s/special_tokens_map.json", folder);
-    const char *map = "{\"bos_token\": \"<s>\"}";
-    fl_write_file(path, map, strlen(map));
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    fl_write_file(path, text, strlen(text));
-    fl_tokenizer *tokenizer;
-    assert_int_equal(fl_tokenizer_open(path, &tokenizer, NULL), FL_OK);
-    assert_int_equal(fl_tokenizer_bos(tokenizer), -1); /* stated: none */
-    assert_int_equal(fl_tokenizer_eos(tokenizer), 261);
-    assert_false(fl_tokenizer_adds_bos(tokenizer));
-    fl_tokenizer_close(tokenizer);
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    const char *wrong = "{\"bos_token\": \"<absent>\"}";
-    fl_write_file(path, wrong, strlen(wrong));
-    fl_error error;
-    assert_int_equal(fl_tokenizer_open(folder, &tokenizer, &error), FL_ERROR_FORMAT);
-    assert_non_null(strstr(error.message, "tokenizer_config.json"));
-    assert_non_null(strstr(error.message, "<absent>"));
-    fl_memory_free(text);
-    fl_temporary_remove(folder);
-}
-
 static void test_metaspace_marks_spaces_and_beginnings(void **state) {
     (void)state;
     static const struct {
@@ -715,7 +683,6 @@ int main(void) {
         cmocka_unit_test(test_unknown_characters_follow_the_flags),
         cmocka_unit_test(test_affixes_mark_where_a_character_stands),
         cmocka_unit_test(test_templates_add_special_tokens),
-        cmocka_unit_test(test_configuration_names_bos_and_eos),
         cmocka_unit_test(test_metaspace_marks_spaces_and_beginnings),
         cmocka_unit_test(test_decoders_run_one_after_another),
         cmocka_unit_test(test_the_hash_tells_tokenizers_apart),
