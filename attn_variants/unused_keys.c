@@ -180,26 +180,29 @@ static fl_status note_unused(const fl_experiment_list *list, const untaken *all,
 }
 
 /* Only when all are noted: what is used is asked of the documents as they were. */
-static fl_status remove_unused(const fl_experiment_list *list, fl_error *error) {
+static fl_status remove_unused(fl_experiment_list *list, fl_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         fl_experiment *cell = list->cells[i];
-        for (size_t k = 0; k < cell->unused_count; k++)
+        for (size_t k = 0; k < cell->unused_count; k++) {
             FL_TRY(fl_document_remove(cell->document, cell->unused[k], error));
+            FL_TRY(fl_cell_axes_clear(&cell->axes, cell->unused[k], error));
+        }
     }
-    return FL_OK;
+    FL_TRY(fl_experiment_list_drop_equal(list, error));
+    return fl_experiment_list_label(list, error);
 }
 
-fl_status fl_unused_keys_drop(const fl_experiment_list *list, fl_error *error) {
+fl_status fl_unused_keys_drop(fl_experiment_list *list, fl_error *error) {
     untaken *all = NULL;
     verdicts v = {0};
-    FL_TRY(FL_ALLOCATE(&all, list->count, error));
+    const size_t cells = list->count;
+    FL_TRY(FL_ALLOCATE(&all, cells, error));
     fl_status status = FL_OK;
-    for (size_t i = 0; i < list->count; i++)
-        FL_TRY_DONE(status, find_untaken(list->cells[i], &all[i], error));
-    for (size_t i = 0; i < list->count; i++) FL_TRY_DONE(status, note_unused(list, all, i, &v, error));
-    status = remove_unused(list, error);
+    for (size_t i = 0; i < cells; i++) FL_TRY_DONE(status, find_untaken(list->cells[i], &all[i], error));
+    for (size_t i = 0; i < cells; i++) FL_TRY_DONE(status, note_unused(list, all, i, &v, error));
+    if (v.used.count > 0) status = remove_unused(list, error);
 done:
-    for (size_t i = 0; i < list->count; i++) release(&all[i]);
+    for (size_t i = 0; i < cells; i++) release(&all[i]);
     release(&v.used);
     release(&v.useless);
     fl_memory_free(all);

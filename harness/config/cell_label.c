@@ -44,6 +44,24 @@ const fl_cell_setting *fl_cell_axes_find(const fl_cell_axes *axes, const char *k
     return NULL;
 }
 
+static fl_status replace_text(char **text, const char *by, fl_error *error) {
+    char *copy = NULL;
+    FL_TRY(fl_memory_copy_string(&copy, by, error));
+    fl_memory_free(*text);
+    *text = copy;
+    return FL_OK;
+}
+
+fl_status fl_cell_axes_clear(fl_cell_axes *axes, const char *key, fl_error *error) {
+    for (size_t i = 0; i < axes->count; i++) {
+        if (!fl_axis_is_under(axes->items[i].key, key)) continue;
+        FL_TRY(replace_text(&axes->items[i].value, "null", error));
+        FL_TRY(replace_text(&axes->items[i].name, "", error));
+        FL_TRY(replace_text(&axes->items[i].label, "", error));
+    }
+    return FL_OK;
+}
+
 void fl_cell_axes_release(fl_cell_axes *axes) {
     for (size_t i = 0; i < axes->count; i++) {
         fl_memory_free(axes->items[i].key);

@@ -33,6 +33,8 @@ fl_status fl_cell_axes_add(fl_cell_axes *axes, size_t axis, const char *key, con
 fl_status fl_cell_axes_copy(const fl_cell_axes *axes, fl_cell_axes *out, fl_error *error);
 /* NULL when the key is no setting. */
 const fl_cell_setting *fl_cell_axes_find(const fl_cell_axes *axes, const char *key);
+/* Takes the values of `key`, and of what lies in it, out of a cell that has no use for them: null, without a name. */
+fl_status fl_cell_axes_clear(fl_cell_axes *axes, const char *key, fl_error *error);
 void fl_cell_axes_release(fl_cell_axes *axes);
 
 /* What a label is made from. All borrowed. */

@@ -1,10 +1,8 @@
 #include "harness/config/expansion.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/config/axis_name.h"
 #include "harness/config/options.h"
@@ -565,46 +563,6 @@ static fl_status check_exclude_keys(const plan *p, const fl_expansion *e, fl_err
     return FL_OK;
 }
 
-typedef struct fingerprint {
-    fl_hash hash;
-    size_t index;
-} fingerprint;
-
-static int order_fingerprints(const void *a, const void *b) {
-    const fingerprint *x = a, *y = b;
-    int order = strcmp(x->hash.text, y->hash.text);
-    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
-}
-
-static fl_status drop_duplicates(fl_expansion *e, fl_error *error) {
-    fingerprint *prints = NULL;
-    FL_TRY(FL_ALLOCATE(&prints, e->count, error));
-    fl_status status = FL_OK;
-    for (size_t i = 0; i < e->count; i++) {
-        char *text = NULL;
-        FL_TRY_DONE(status, fl_node_text(fl_document_root(e->cells[i].document), &text, error));
-        prints[i] = (fingerprint){fl_hash_bytes(text, strlen(text)), i};
-        fl_memory_free(text);
-    }
-    qsort(prints, e->count, sizeof *prints, order_fingerprints);
-    for (size_t i = 1; i < e->count; i++) {
-        if (strcmp(prints[i].hash.text, prints[i - 1].hash.text) == 0)
-            release_cell(&e->cells[prints[i].index]);
-    }
-    size_t kept = 0;
-    for (size_t i = 0; i < e->count; i++) {
-        fl_cell cell = e->cells[i];
-        if (cell.document == NULL) continue;
-        e->cells[i] = (fl_cell){0};
-        e->cells[kept++] = cell;
-    }
-    e->duplicates = e->count - kept;
-    e->count = kept;
-done:
-    fl_memory_free(prints);
-    return status;
-}
-
 static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *e, fl_error *error) {
     size_t cells = 0;
     FL_TRY(count_cells(p, sweep, &cells, error));
@@ -615,7 +573,7 @@ static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *
         FL_TRY(check_exclude_keys(p, e, error));
         FL_TRY(exclude_cells(p, e, error));
     }
-    return drop_duplicates(e, error);
+    return FL_OK;
 }
 
 static void release_plan(plan *p) {

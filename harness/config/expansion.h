@@ -22,7 +22,7 @@ typedef struct fl_cell {
 typedef struct fl_expansion {
     size_t count;
     fl_cell *cells;
-    size_t duplicates, excluded;
+    size_t excluded;
 } fl_expansion;
 
 /* `overrides` ("key=value") are applied first and win over the sweep. A document without `sweep` is one cell.

@@ -1,6 +1,7 @@
 #include "harness/config/experiment.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/base/hash.h"
@@ -261,7 +262,7 @@ static fl_status create_experiment(fl_cell *cell, fl_experiment **out, fl_error 
     return status;
 }
 
-static fl_status make_labels(fl_experiment_list *list, fl_error *error) {
+fl_status fl_experiment_list_label(fl_experiment_list *list, fl_error *error) {
     fl_cell_label_source *sources = NULL;
     char **labels = NULL;
     fl_status status = FL_OK;
@@ -270,16 +271,62 @@ static fl_status make_labels(fl_experiment_list *list, fl_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         const fl_experiment *cell = list->cells[i];
         const fl_node *rule = fl_node_get(cell->variant, "rule");
-        sources[i] = (fl_cell_label_source){.axes = &cell->axes,
-                                            .rule = rule != NULL ? rule->text : NULL,
-                                            .experiment = cell->name};
+        sources[i] = (fl_cell_label_source){
+            .axes = &cell->axes, .rule = rule != NULL ? rule->text : NULL, .experiment = cell->name};
     }
     FL_TRY_DONE(status, fl_cell_label_make(sources, list->count, labels, error));
-    for (size_t i = 0; i < list->count; i++) list->cells[i]->label = labels[i];
+    for (size_t i = 0; i < list->count; i++) {
+        fl_memory_free(list->cells[i]->label);
+        list->cells[i]->label = labels[i];
+    }
 done:
     fl_memory_free(sources);
     fl_memory_free(labels);
     return status;
+}
+
+typedef struct ranked_document {
+    fl_hash hash;
+    size_t index;
+} ranked_document;
+
+static int order_documents(const void *a, const void *b) {
+    const ranked_document *x = a, *y = b;
+    const int order = strcmp(x->hash.text, y->hash.text);
+    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+static fl_status rank_documents(const fl_experiment_list *list, ranked_document *ranked, fl_error *error) {
+    for (size_t i = 0; i < list->count; i++) {
+        char *text = NULL;
+        FL_TRY(fl_node_text(fl_document_root(list->cells[i]->document), &text, error));
+        ranked[i] = (ranked_document){fl_hash_bytes(text, strlen(text)), i};
+        fl_memory_free(text);
+    }
+    qsort(ranked, list->count, sizeof *ranked, order_documents);
+    return FL_OK;
+}
+
+fl_status fl_experiment_list_drop_equal(fl_experiment_list *list, fl_error *error) {
+    ranked_document *ranked = NULL;
+    FL_TRY(FL_ALLOCATE(&ranked, list->count, error));
+    fl_status status = rank_documents(list, ranked, error);
+    for (size_t i = 1; i < list->count && status == FL_OK; i++) {
+        if (strcmp(ranked[i].hash.text, ranked[i - 1].hash.text) != 0) continue;
+        destroy_experiment(list->cells[ranked[i].index]);
+        list->cells[ranked[i].index] = NULL;
+    }
+    fl_memory_free(ranked);
+    FL_TRY(status);
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        fl_experiment *cell = list->cells[i];
+        list->cells[i] = NULL;
+        if (cell != NULL) list->cells[kept++] = cell;
+    }
+    list->duplicates += list->count - kept;
+    list->count = kept;
+    return FL_OK;
 }
 
 static fl_status create_list(const fl_document *document, const char *const *overrides, size_t override_count,
@@ -291,12 +338,12 @@ static fl_status create_list(const fl_document *document, const char *const *ove
     FL_TRY_DONE(status, FL_ALLOCATE(&list, 1, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&list->cells, expansion->count, error));
     list->count = expansion->count;
-    list->duplicates = expansion->duplicates;
     list->excluded = expansion->excluded;
     for (size_t i = 0; i < list->count; i++) {
         FL_TRY_DONE(status, create_experiment(&expansion->cells[i], &list->cells[i], error));
     }
-    FL_TRY_DONE(status, make_labels(list, error));
+    FL_TRY_DONE(status, fl_experiment_list_drop_equal(list, error));
+    FL_TRY_DONE(status, fl_experiment_list_label(list, error));
     *out = list;
     list = NULL;
 done:

@@ -73,6 +73,9 @@ fl_status fl_experiment_parse(const char *text, const char *file_name, const cha
                               size_t override_count, fl_experiment_list **out, fl_error *error);
 /* The keys of the top level, of model, text and measure. */
 const fl_option_section *fl_experiment_sections(size_t *count);
+/* For who has changed the documents of cells: drops those whose document is that of one before them; makes the labels anew. */
+fl_status fl_experiment_list_drop_equal(fl_experiment_list *list, fl_error *error);
+fl_status fl_experiment_list_label(fl_experiment_list *list, fl_error *error);
 void fl_experiment_list_destroy(fl_experiment_list *list);
 
 /* Run id: 12 hex digits of the hash of the canonical resolved config and of the content hashes given (model, text, training

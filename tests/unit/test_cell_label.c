@@ -150,7 +150,7 @@ static void test_every_label_of_a_large_sweep_is_unique_and_short(void **state) 
                 "[0, 8], variant.sinks: [0, 2],\n"
                 "         variant.cache: [{budget: 0}, {budget: 8}], train: [null, "
                 "{objective: kl}], train.seed: [1]}\n"
-                "  exclude: [{train: null, variant.rule: kda}]\n"
+                "  exclude: [{train.objective: null, variant.rule: kda}]\n"
                 "  zip: {variant.merge: [sum, half]}\n");
     for (size_t i = 0; i < list->count; i++) {
         assert_in_range(strlen(list->cells[i]->label), 3, 60);

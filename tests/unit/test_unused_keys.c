@@ -161,7 +161,8 @@ static void test_plan_and_run_file_name_what_is_unused(void **state) {
                   "sweep: {grid: {variant.rule: [delta, kda], variant.gate.bias: [0, 1]}}\n",
                   fl_reference_model(__func__), fl_inside("ids.json"));
     snprintf(command, sizeof command, "plan %s --out %s", fl_inside("c.yaml"), fl_inside("out"));
-    fl_expect(0, command, "(unused: variant.gate)", "4 cells: 3 to do", "1 the same as another", NULL);
+    fl_expect(0, command, "delta  (unused: variant.gate)", "kda, bias 0\n", "3 cells: 3 to do",
+              "1 the same as another", NULL);
     assert_int_equal(fl_frostline(NULL, "run %s --out %s", fl_inside("c.yaml"), fl_inside("out")), 0);
     fl_shell(&output, "for f in %s/*.h5; do h5dump -d /config_unused $f 2>/dev/null; done", fl_inside("out"));
     assert_non_null(strstr(output, "\"variant.gate\""));
