@@ -1,5 +1,7 @@
-/* Report: one self-contained HTML page for a run set: table with the baselines beside every run, warnings,
- * figures as inline SVG, provenance. It needs no network, no script and no other file, and reads on a phone.
+/* Report: one self-contained HTML page for a run set. First what the runs say about the three questions that a reader has
+ * (report_answer.h), then warnings, the tables with the baselines beside every run, figures as inline SVG with their
+ * numbers as downloads, definitions, provenance. It needs no network and no other file, reads without its script, and on a
+ * phone; html.h has what every page can do.
  */
 #ifndef FL_ANALYSIS_REPORT_H
 #define FL_ANALYSIS_REPORT_H
@@ -8,7 +10,7 @@
 #include "harness/base/status.h"
 
 /* Writes `path`, whole or not at all. The figures are drawn in `figure_folder`, which must exist and keeps
- * them with their numbers as CSV. Without gnuplot the page says that it has no figures. */
+ * them with their numbers as CSV. Without gnuplot, or when a picture fails, the page says so. */
 fl_status fl_report_write(const fl_run_set *set, const char *path, const char *figure_folder,
                           fl_error *error);
 

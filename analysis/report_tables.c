@@ -1,30 +1,40 @@
 #include "analysis/report_tables.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "analysis/equal_bytes.h"
 #include "analysis/html.h"
-#include "analysis/report_warnings.h"
 #include "analysis/run_scores.h"
+#include "analysis/run_tables.h"
 #include "harness/base/memory.h"
 
 enum { NAME_BYTES = 512 };
 
-static const struct {
-    const char *metric, *heading;
+/* A column of the runs' table: a metric, or something made for the page. */
+typedef struct column {
+    const char *metric, *heading; /* metric: also what decides whether any run has the column */
     double scale;
-} columns[] = {
-    {"nmse", "nMSE", 1},
-    {"linear_off/nmse", "nMSE, linear off", 1},
-    {"perplexity", "perplexity", 1},
-    {"linear_off/perplexity", "perplexity, linear off", 1},
-    {"full_perplexity", "perplexity, full model", 1},
-    {"kl", "KL, nats", 1},
-    {"linear_off/kl", "KL, linear off", 1},
-    {"agreement", "agreement, %", 100},
-    {"state_bytes", "state, KiB", 1.0 / 1024},
-    {"exact_bytes", "exact, KiB", 1.0 / 1024},
-    {"linear_share", "reached the state, %", 100},
+    enum { PLAIN, ALL_BYTES, INTERVAL, GAIN } kind;
+} column;
+
+static const column columns[] = {
+    {"nmse", "nMSE", 1, PLAIN},
+    {"linear_off/nmse", "nMSE, linear off", 1, PLAIN},
+    {"perplexity", "perplexity", 1, PLAIN},
+    {"perplexity", "95 % interval", 1, INTERVAL},
+    {"linear_off/perplexity", "perplexity, linear off", 1, PLAIN},
+    {"linear_off/perplexity", "perplexity minus linear off, 95 % interval", 1, GAIN},
+    {"full_perplexity", "perplexity, full model", 1, PLAIN},
+    {"kl", "KL, nats", 1, PLAIN},
+    {"linear_off/kl", "KL, linear off", 1, PLAIN},
+    {"agreement", "agreement, %", 100, PLAIN},
+    {"state_bytes", "state, KiB", 1.0 / 1024, PLAIN},
+    {"exact_bytes", "exact, KiB", 1.0 / 1024, PLAIN},
+    {"exact_bytes", "both, KiB", 1.0 / 1024, ALL_BYTES},
+    {"linear_share", "reached the state, %", 100, PLAIN},
 };
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
@@ -35,61 +45,156 @@ static bool any_has(const fl_run_set *set, const char *metric) {
     return false;
 }
 
+static bool is_shown(const fl_report_certainty *c, const column *shown) {
+    const fl_interval *intervals = shown->kind == INTERVAL ? c->perplexity : c->gain;
+    if (shown->kind == PLAIN || shown->kind == ALL_BYTES) return any_has(c->set, shown->metric);
+    for (size_t i = 0; i < c->set->count; i++) {
+        if (intervals[i].known) return true;
+    }
+    return false;
+}
+
+static void write_tag(const char *text, FILE *stream) {
+    fprintf(stream, " <span class=\"tag\">%s</span>", text);
+}
+
 static void write_name(const fl_run_entry *run, FILE *stream) {
     fprintf(stream, fl_run_has_linear_part(run) ? "<tr><td>" : "<tr class=\"base\"><td>");
     fl_html_text(stream, run->label);
-    fputs(run->older ? "&nbsp;&dagger;</td>" : "</td>", stream);
+    if (run->diverged) write_tag("diverged", stream);
+    if (run->older) write_tag("older", stream);
+    if (run->warning_count > 0) write_tag("warned", stream);
+    fputs("</td>", stream);
+}
+
+static void open_cell(double sorted_by, bool worse, FILE *stream) {
+    fprintf(stream, "<td%s data-v=\"", worse ? " class=\"worse\"" : "");
+    if (isinf(sorted_by))
+        fputs(sorted_by > 0 ? "Infinity" : "-Infinity", stream);
+    else if (!isnan(sorted_by))
+        fprintf(stream, "%.9g", sorted_by);
+    fputs("\">", stream);
+}
+
+static void write_number(double value, FILE *stream) {
+    char text[FL_HTML_NUMBER_BYTES];
+    fputs(fl_html_number(value, text), stream);
 }
 
 static void write_cell(double value, bool worse, FILE *stream) {
-    char text[FL_HTML_NUMBER_BYTES];
-    fprintf(stream, "<td%s>%s</td>", worse ? " class=\"worse\"" : "", fl_html_number(value, text));
+    open_cell(value, worse, stream);
+    write_number(value, stream);
+    fputs("</td>", stream);
 }
 
 static void write_with_error(double value, double error, bool worse, FILE *stream) {
-    char a[FL_HTML_NUMBER_BYTES], b[FL_HTML_NUMBER_BYTES];
-    if (isnan(error)) {
-        write_cell(value, worse, stream);
-        return;
+    open_cell(value, worse, stream);
+    write_number(value, stream);
+    if (!isnan(error)) {
+        fputs(" &plusmn; ", stream);
+        write_number(error, stream);
     }
-    fprintf(stream, "<td%s>%s &plusmn; %s</td>", worse ? " class=\"worse\"" : "", fl_html_number(value, a),
-            fl_html_number(error, b));
-}
-
-static void write_run(const fl_run_set *set, const fl_run_entry *run, FILE *stream) {
-    bool linear = fl_run_has_linear_part(run);
-    write_name(run, stream);
-    fputs("<td>", stream);
-    fl_html_text(stream, run->tier);
     fputs("</td>", stream);
-    for (size_t c = 0; c < COLUMNS; c++) {
-        if (!any_has(set, columns[c].metric)) continue;
-        bool is_own_baseline = !linear && (strncmp(columns[c].metric, "linear_off/", 11) == 0 ||
-                                           strcmp(columns[c].metric, "linear_share") == 0);
-        bool worse = strcmp(columns[c].metric, "perplexity") == 0 && fl_run_no_gain(run);
-        double value = columns[c].scale * fl_run_metric_value(run, columns[c].metric);
-        write_cell(is_own_baseline ? (double)NAN : value, worse, stream);
+}
+
+static void write_bounds(const fl_interval *interval, FILE *stream) {
+    fputc('[', stream);
+    write_number(interval->low, stream);
+    fputs(", ", stream);
+    write_number(interval->high, stream);
+    fputc(']', stream);
+}
+
+static void write_interval(const fl_interval *interval, bool with_estimate, FILE *stream) {
+    open_cell(interval->estimate, false, stream);
+    if (with_estimate || !interval->known) {
+        write_number(interval->estimate, stream);
+        fputc(' ', stream);
+    }
+    if (interval->known) write_bounds(interval, stream);
+    fputs("</td>", stream);
+}
+
+static void write_figure(const fl_report_certainty *c, size_t i, const column *shown, FILE *stream) {
+    const fl_run_entry *run = &c->set->runs[i];
+    bool linear = fl_run_has_linear_part(run);
+    bool is_own_baseline = !linear && (strncmp(shown->metric, "linear_off/", 11) == 0 ||
+                                       strcmp(shown->metric, "linear_share") == 0);
+    bool worse = strcmp(shown->metric, "perplexity") == 0 && shown->kind == PLAIN && fl_run_no_gain(run);
+    if (is_own_baseline) {
+        write_cell((double)NAN, false, stream);
+    } else if (shown->kind == INTERVAL || shown->kind == GAIN) {
+        write_interval(shown->kind == GAIN ? &c->gain[i] : &c->perplexity[i], shown->kind == GAIN, stream);
+    } else {
+        double value = shown->kind == ALL_BYTES ? fl_run_bytes(run) : fl_run_metric_value(run, shown->metric);
+        write_cell(shown->scale * value, worse, stream);
+    }
+}
+
+static void write_run(const fl_report_certainty *c, size_t i, FILE *stream) {
+    write_name(&c->set->runs[i], stream);
+    fputs("<td>", stream);
+    fl_html_text(stream, c->set->runs[i].tier);
+    fputs("</td>", stream);
+    for (size_t k = 0; k < COLUMNS; k++) {
+        if (is_shown(c, &columns[k])) write_figure(c, i, &columns[k], stream);
     }
     fputs("</tr>\n", stream);
 }
 
-void fl_report_runs_write(const fl_run_set *set, FILE *stream) {
-    fputs("<h2>Runs</h2>\n<div class=\"wide\"><table>\n<tr><th>run</th><th>tier</th>", stream);
-    for (size_t c = 0; c < COLUMNS; c++) {
-        if (any_has(set, columns[c].metric)) fprintf(stream, "<th>%s</th>", columns[c].heading);
+static void open_table(const char *name, FILE *stream) {
+    fputs("<div class=\"wide tall\" tabindex=\"0\" role=\"region\" aria-label=\"", stream);
+    fl_html_text(stream, name);
+    fputs("\"><table class=\"sortable\">\n<thead><tr><th scope=\"col\">run</th>", stream);
+}
+
+static void write_heading(const char *heading, FILE *stream) {
+    fputs("<th scope=\"col\">", stream);
+    fl_html_text(stream, heading);
+    fputs("</th>", stream);
+}
+
+/* Everything that is a single value, one row a run. */
+static fl_status write_tidy_table(const fl_run_set *set, FILE *stream, fl_error *error) {
+    fl_table table;
+    char *csv = NULL;
+    size_t bytes = 0;
+    FL_TRY(fl_run_tables_summary(set, &table, error));
+    FILE *text = open_memstream(&csv, &bytes);
+    if (text != NULL) fl_table_write_csv(&table, text);
+    bool is_written = text != NULL && fclose(text) == 0;
+    fl_table_release(&table);
+    fl_status status = FL_OK;
+    if (is_written) {
+        fputs("<p class=\"note\">All figures and settings of all runs: ", stream);
+        fl_html_download(stream, "runs.csv", csv, bytes);
+        fputs("</p>\n", stream);
+    } else {
+        status = fl_error_set(error, FL_ERROR_MEMORY, "the table of runs: %s", strerror(errno));
     }
-    fputs("</tr>\n", stream);
-    for (size_t i = 0; i < set->count; i++) write_run(set, &set->runs[i], stream);
-    fputs("</table></div>\n<p class=\"note\">Names give sinks + window where they differ. nMSE: error of an "
-          "attention block on "
-          "the frozen model's inputs over that block's variance, after the output projection, mean over "
-          "layers. Perplexity, "
-          "KL from the full model, agreement with its first choice: end to end. Linear off: the same run "
-          "with the exact set "
-          "alone. Shaded orange: leaving the linear part out is the same or better. Grey rows have no linear "
-          "part. Bytes are "
-          "those of one sequence. nMSE and perplexity need not agree: read both.</p>\n",
-          stream);
+    free(csv);
+    return status;
+}
+
+fl_status fl_report_runs_write(const fl_report_certainty *certainty, FILE *stream, fl_error *error) {
+    fputs("<section class=\"sheet\">\n<h2 id=\"runs\">Runs</h2>\n", stream);
+    open_table("Runs", stream);
+    write_heading("tier", stream);
+    for (size_t c = 0; c < COLUMNS; c++) {
+        if (is_shown(certainty, &columns[c])) write_heading(columns[c].heading, stream);
+    }
+    fputs("</tr></thead>\n<tbody>\n", stream);
+    for (size_t i = 0; i < certainty->set->count; i++) write_run(certainty, i, stream);
+    fputs(
+        "</tbody></table></div>\n<p class=\"note\">A heading sorts the table by its column. Shaded: leaving "
+        "the "
+        "linear part out is the same or better in the plain figure. Grey rows have no linear part. nMSE and "
+        "perplexity need not agree: read both. What the columns mean: <a "
+        "href=\"#definitions\">definitions</a>.</p>\n",
+        stream);
+    FL_TRY(write_tidy_table(certainty->set, stream, error));
+    fputs("</section>\n", stream);
+    return FL_OK;
 }
 
 static double metric_of(const fl_run_entry *run, const char *prefix, const char *task, const char *metric,
@@ -105,38 +210,54 @@ static bool any_has_task(const fl_run_set *set, const char *task, const char *me
     return any_has(set, name);
 }
 
-/* One run's scores of one task. */
-static void write_task_row(const fl_run_set *set, const fl_run_entry *run, const char *task,
-                           const char *const *metrics, size_t count, FILE *stream) {
+static const char *const metrics[] = {"acc", "acc_norm", "perplexity", "word_perplexity", "byte_perplexity"};
+enum { METRICS = sizeof metrics / sizeof metrics[0] };
+
+static void write_differences(const fl_run_entry *run, const char *task, FILE *stream) {
     static const char *const baselines[] = {"full/tasks", "linear_off/tasks"};
+    for (size_t b = 0; b < 2; b++) {
+        bool is_there = b == 0 || fl_run_has_linear_part(run);
+        double difference = is_there ? metric_of(run, baselines[b], task, "difference", "") : (double)NAN;
+        double error =
+            isnan(difference) ? difference : metric_of(run, baselines[b], task, "difference_stderr", "");
+        write_with_error(difference, error, b == 1 && difference <= 0, stream);
+    }
+}
+
+/* One run's scores of one task. */
+static void write_task_row(const fl_run_set *set, const fl_run_entry *run, const char *task, FILE *stream) {
     bool linear = fl_run_has_linear_part(run);
     write_name(run, stream);
-    for (size_t m = 0; m < count; m++) {
+    for (size_t m = 0; m < METRICS; m++) {
         if (!any_has_task(set, task, metrics[m])) continue;
         write_with_error(metric_of(run, "tasks", task, metrics[m], ""),
                          metric_of(run, "tasks", task, metrics[m], "_stderr"), false, stream);
-        for (size_t b = 0; b < 2; b++)
-            write_cell(b == 1 && !linear ? (double)NAN : metric_of(run, baselines[b], task, metrics[m], ""),
-                       false, stream);
+        write_cell(metric_of(run, "full/tasks", task, metrics[m], ""), false, stream);
+        write_cell(linear ? metric_of(run, "linear_off/tasks", task, metrics[m], "") : (double)NAN, false,
+                   stream);
     }
-    for (size_t b = 0; b < 2; b++) {
-        double difference = metric_of(run, baselines[b], task, "difference", "");
-        if (b == 1 && !linear) difference = (double)NAN;
-        write_with_error(difference,
-                         isnan(difference) ? difference
-                                           : metric_of(run, baselines[b], task, "difference_stderr", ""),
-                         b == 1 && difference <= 0, stream);
+    if (any_has_task(set, task, "acc")) {
+        write_differences(run, task, stream);
+        write_cell(linear ? metric_of(run, "linear_off/tasks", task, "mcnemar_exact_p", "") : (double)NAN,
+                   false, stream);
     }
-    write_cell(linear ? metric_of(run, "linear_off/tasks", task, "mcnemar_exact_p", "") : (double)NAN, false,
-               stream);
     write_cell(linear ? 100 * metric_of(run, "tasks", task, "linear_share", "") : (double)NAN, false, stream);
     fputs("</tr>\n", stream);
 }
 
+static void write_task_headings(const fl_run_set *set, const char *task, FILE *stream) {
+    static const char *const paired[] = {"acc minus full model", "acc minus linear off", "McNemar p"};
+    for (size_t m = 0; m < METRICS; m++) {
+        if (!any_has_task(set, task, metrics[m])) continue;
+        write_heading(metrics[m], stream);
+        write_heading("full model", stream);
+        write_heading("linear off", stream);
+    }
+    for (size_t i = 0; i < 3 && any_has_task(set, task, "acc"); i++) write_heading(paired[i], stream);
+    write_heading("reached the state, %", stream);
+}
+
 static void write_task(const fl_run_set *set, const fl_run_score *score, FILE *stream) {
-    static const char *const metrics[] = {"acc", "acc_norm", "perplexity", "word_perplexity",
-                                          "byte_perplexity"};
-    enum { METRICS = sizeof metrics / sizeof metrics[0] };
     char name[NAME_BYTES], n[FL_HTML_NUMBER_BYTES], chance[FL_HTML_NUMBER_BYTES];
     snprintf(name, sizeof name, "tasks/%s/n", score->task);
     fputs("<h3>", stream);
@@ -144,19 +265,14 @@ static void write_task(const fl_run_set *set, const fl_run_score *score, FILE *s
     fprintf(stream, "</h3>\n<p class=\"note\">%s items", fl_html_number(fl_run_scores_shared(set, name), n));
     if (score->chance[0] != '\0')
         fprintf(stream, ", chance %s", fl_html_number(fl_run_scores_shared(set, score->chance), chance));
-    fputs("</p>\n<div class=\"wide\"><table>\n<tr><th>run</th>", stream);
-    for (size_t m = 0; m < METRICS; m++) {
-        if (any_has_task(set, score->task, metrics[m]))
-            fprintf(stream, "<th>%s</th><th>full model</th><th>linear off</th>", metrics[m]);
-    }
-    fputs("<th>acc minus full model</th><th>acc minus linear off</th><th>McNemar p</th><th>reached the "
-          "state, %</th></tr>\n",
-          stream);
+    fputs("</p>\n", stream);
+    open_table(score->task, stream);
+    write_task_headings(set, score->task, stream);
+    fputs("</tr></thead>\n<tbody>\n", stream);
     for (size_t i = 0; i < set->count; i++) {
-        if (fl_run_has_metric(&set->runs[i], name))
-            write_task_row(set, &set->runs[i], score->task, metrics, METRICS, stream);
+        if (fl_run_has_metric(&set->runs[i], name)) write_task_row(set, &set->runs[i], score->task, stream);
     }
-    fputs("</table></div>\n", stream);
+    fputs("</tbody></table></div>\n", stream);
 }
 
 fl_status fl_report_tasks_write(const fl_run_set *set, FILE *stream, fl_error *error) {
@@ -165,13 +281,12 @@ fl_status fl_report_tasks_write(const fl_run_set *set, FILE *stream, fl_error *e
     FL_TRY(fl_run_scores_list(set, &scores, &count, error));
     for (size_t i = 0; i < count; i++) {
         if (scores[i].task[0] == '\0') continue;
-        if (written++ == 0) fputs("<h2>Tasks</h2>\n", stream);
+        if (written++ == 0) fputs("<section class=\"sheet\">\n<h2 id=\"tasks\">Tasks</h2>\n", stream);
         write_task(set, &scores[i], stream);
     }
     if (written > 0)
         fputs("<p class=\"note\">&plusmn;: standard error. Differences are paired, over the same items; "
-              "McNemar's exact test is "
-              "against the run with its linear part off.</p>\n",
+              "McNemar's exact test is against the run with its linear part off.</p>\n</section>\n",
               stream);
     fl_memory_free(scores);
     return FL_OK;

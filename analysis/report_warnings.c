@@ -20,7 +20,8 @@ typedef struct page {
 typedef bool (*finding)(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]);
 
 static void open_item(page *p) {
-    if (p->written++ == 0) fputs("<h2>Read this first</h2>\n<ul class=\"warnings\">\n", p->stream);
+    if (p->written++ == 0)
+        fputs("<h2 id=\"warnings\">Read this first</h2>\n<ul class=\"warnings\">\n", p->stream);
     fputs("<li>", p->stream);
 }
 
@@ -124,20 +125,35 @@ static bool task_no_gain(const fl_run_entry *run, const char *task, char detail[
     return true;
 }
 
+/* All of one kind, by name. */
+static void check_absent(page *p, fl_absence absence, const char *headline) {
+    size_t count = 0;
+    for (size_t i = 0; i < p->set->absent.count; i++) {
+        const fl_absent_run *run = &p->set->absent.items[i];
+        if (run->absence != absence) continue;
+        if (count++ == 0) {
+            open_item(p);
+            fprintf(p->stream, "%zu %s:\n<ul>\n", fl_absent_runs_count(&p->set->absent, absence), headline);
+        }
+        fputs("<li><code>", p->stream);
+        fl_html_text(p->stream, run->name);
+        fputs("</code>", p->stream);
+        if (run->message[0] != '\0') fputs(": ", p->stream);
+        fl_html_text(p->stream, run->message);
+        fputs("</li>\n", p->stream);
+    }
+    if (count > 0) fputs("</ul></li>\n", p->stream);
+}
+
 static void check_set(page *p) {
-    if (p->set->failed > 0) {
-        open_item(p);
-        fprintf(p->stream, "%zu cell%s failed and %s in no table or figure.</li>\n", p->set->failed,
-                p->set->failed == 1 ? "" : "s", p->set->failed == 1 ? "is" : "are");
-    }
-    if (p->set->unfinished > 0) {
-        open_item(p);
-        fprintf(p->stream, "%zu cell%s begun and not done.</li>\n", p->set->unfinished,
-                p->set->unfinished == 1 ? " is" : "s are");
-    }
+    check_absent(p, FL_ABSENT_FAILED, "failed, in no table or figure");
+    check_absent(p, FL_ABSENT_UNFINISHED, "begun and not done, in no table or figure");
+    check_absent(p, FL_ABSENT_UNREADABLE, "left out: the run file cannot be read");
     for (size_t i = 0; i < p->set->axis_count; i++) {
         const char *axis = p->set->axes[i];
-        if (strncmp(axis, "text.", 5) != 0 && strncmp(axis, "model.", 6) != 0) continue;
+        bool is_text = strcmp(axis, "text") == 0 || strncmp(axis, "text.", 5) == 0;
+        bool is_model = strcmp(axis, "model") == 0 || strncmp(axis, "model.", 6) == 0;
+        if (!is_text && !is_model) continue;
         open_item(p);
         fputs("The runs differ in <code>", p->stream);
         fl_html_text(p->stream, axis);
@@ -219,7 +235,7 @@ fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error
     status = check_recorded(&p, error);
     if (status == FL_OK) status = check_twins(&p, error);
     check(&p, is_older, NULL,
-          "Older (&dagger;): measured by other code than that of the program which made this page; what "
+          "Older: measured by other code than that of the program which made this page; what "
           "differs");
     check(&p, has_diverged, NULL, "Diverged (figures that are not finite are the result)");
     check(&p, never_reached, NULL,

@@ -1,13 +1,10 @@
 #include "analysis/run_set.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "analysis/run_axes.h"
 #include "analysis/run_label.h"
@@ -61,6 +58,7 @@ void fl_run_entry_release(fl_run_entry *run) {
 void fl_run_set_destroy(fl_run_set *set) {
     if (set == NULL) return;
     for (size_t i = 0; i < set->count + set->left_out; i++) fl_run_entry_release(&set->runs[i]);
+    fl_absent_runs_release(&set->absent);
     fl_memory_free(set->runs);
     fl_memory_free(set->axes);
     fl_memory_free(set);
@@ -339,47 +337,26 @@ static fl_status add_run(fl_run_set *set, const char *path, fl_error *error) {
     return FL_OK;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t bytes = strlen(text), tail = strlen(end);
-    return bytes > tail && strcmp(text + bytes - tail, end) == 0;
-}
-
-/* An old run file whose successor was never finished, and is not being worked on. */
-static bool is_left_aside(const char *folder, const char *name) {
-    static const char ending[] = ".h5.older";
-    static const char *const others[] = {".h5", ".claim", ".failed.json"};
-    if (!ends_with(name, ending)) return false;
-    const int id = (int)(strlen(name) - (sizeof ending - 1));
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char path[4096];
-        int bytes = snprintf(path, sizeof path, "%s/%.*s%s", folder, id, name, others[i]);
-        if (bytes < 0 || bytes >= (int)sizeof path || access(path, F_OK) == 0) return false;
-    }
-    return true;
-}
-
-/* Counts cells of a folder that have no run file. */
-static fl_status count_others(const char *folder, fl_run_set *set, fl_error *error) {
-    DIR *directory = opendir(folder);
-    if (directory == NULL) return fl_error_set(error, FL_ERROR_IO, "%s: %s", folder, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        set->failed += ends_with(entry->d_name, ".failed.json");
-        set->unfinished += ends_with(entry->d_name, ".claim") || is_left_aside(folder, entry->d_name);
-    }
-    closedir(directory);
-    return FL_OK;
+/* A run file of a folder that cannot be read does not keep the others from being shown: it is named. */
+static fl_status add_run_of_folder(fl_run_set *set, const char *path, fl_error *error) {
+    fl_error trouble;
+    fl_status status = add_run(set, path, &trouble);
+    if (status == FL_ERROR_IO || status == FL_ERROR_FORMAT)
+        return fl_absent_runs_add(&set->absent, FL_ABSENT_UNREADABLE, path, trouble.message, error);
+    if (status != FL_OK && error != NULL) *error = trouble;
+    return status;
 }
 
 static fl_status add_folder(fl_run_set *set, const char *folder, fl_error *error) {
     char **ids = NULL, *path = NULL;
     size_t count = 0;
-    FL_TRY(count_others(folder, set, error));
+    FL_TRY(fl_absent_runs_find(folder, &set->absent, error));
     FL_TRY(fl_sweep_list_done(folder, &ids, &count, error));
     fl_status status = FL_OK;
     if (count == 0) status = fl_error_set(error, FL_ERROR_ARGUMENT, "%s: no run files (*.h5) in it", folder);
     for (size_t i = 0; i < count && status == FL_OK; i++) {
         status = fl_folder_format(&path, error, "%s/%s.h5", folder, ids[i]);
-        if (status == FL_OK) status = add_run(set, path, error);
+        if (status == FL_OK) status = add_run_of_folder(set, path, error);
         fl_memory_free(path);
         path = NULL;
     }
@@ -395,6 +372,12 @@ fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **o
         struct stat what;
         bool folder = stat(paths[i], &what) == 0 && S_ISDIR(what.st_mode);
         FL_TRY_DONE(status, folder ? add_folder(set, paths[i], error) : add_run(set, paths[i], error));
+    }
+    if (set->count == 0 && set->absent.count > 0) {
+        const fl_absent_run *last = &set->absent.items[set->absent.count - 1];
+        status = fl_error_set(error, FL_ERROR_FORMAT, "no run file can be read; %s: %s", last->name,
+                              last->message);
+        goto done;
     }
     FL_TRY_DONE(status, fl_run_axes_find(set, error));
     FL_TRY_DONE(status, fl_run_label_all(set, error));

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "analysis/absent_runs.h"
 #include "harness/base/status.h"
 #include "harness/config/cell_label.h"
 #include "harness/store/run_file.h"
@@ -48,13 +49,12 @@ typedef struct fl_run_set {
     size_t axis_count;
     const char **axes; /* the swept keys in the order of the config ("train" where a mapping was swept as a whole), then
                           keys in which runs differ that are equal in those; files without /sweep: keys that differ */
-    size_t failed;     /* cells that the folders record as failed: they are in no table */
-    size_t unfinished; /* cells that were begun and are not done */
+    fl_absent_runs absent; /* cells that failed or are not done, and files of folders that cannot be read: in no table */
 } fl_run_set;
 
-/* Each path is a run file or a folder of them (*.h5, not its subfolders). A file that cannot be read is an
- * error; a folder without any is FL_ERROR_ARGUMENT. The same run id of the same experiment (from two folders)
- * is kept once. A file without /config (what `forward` writes) has no keys. */
+/* Each path is a run file or a folder of them (*.h5, not its subfolders). A file named here that cannot be
+ * read is an error, one found in a folder is listed in `absent`; a folder without any is FL_ERROR_ARGUMENT. The
+ * same run id of the same experiment (from two folders) is kept once. A file without /config (what `forward` writes) has no keys. */
 fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **out, fl_error *error);
 /* NULL is fine. */
 void fl_run_set_destroy(fl_run_set *set);

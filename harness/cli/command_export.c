@@ -12,6 +12,7 @@
 #include "analysis/run_tables.h"
 #include "analysis/table.h"
 #include "harness/base/memory.h"
+#include "harness/cli/absent_note.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
@@ -103,14 +104,6 @@ static fl_status write_arrays(const wishes *w, fl_error *error) {
     return status;
 }
 
-static void print_notes(const fl_command *command, const fl_run_set *set) {
-    if (set->failed > 0)
-        fprintf(stderr, "frostline %s: %zu failed cells have no run file and are not in it\n", command->name,
-                set->failed);
-    if (set->unfinished > 0)
-        fprintf(stderr, "frostline %s: %zu cells are begun and not done\n", command->name, set->unfinished);
-}
-
 static fl_status make_table(const wishes *w, const fl_run_set *set, fl_table *out, fl_error *error) {
     if (w->summary && strcmp(w->format, "latex") == 0) return fl_run_tables_compact(set, out, error);
     if (w->summary) return fl_run_tables_summary(set, out, error);
@@ -121,7 +114,7 @@ static fl_status make_table(const wishes *w, const fl_run_set *set, fl_table *ou
 static fl_status export_runs(const fl_command *command, const wishes *w, fl_error *error) {
     fl_run_set *set = NULL;
     FL_TRY(fl_run_set_load(w->paths, w->path_count, &set, error));
-    print_notes(command, set);
+    fl_absent_note_print(command, set);
     fl_status status = FL_OK;
     if (w->lm_eval != NULL) {
         size_t written = 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/report.h"
+#include "harness/cli/absent_note.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/store/folder.h"
@@ -36,6 +37,7 @@ static int run(const fl_command *command, int argc, char **argv) {
     fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
     if (status == FL_OK) status = make_figure_folder(out, figures, &error);
     if (status == FL_OK) status = fl_report_write(set, out, figures, &error);
+    if (status == FL_OK) fl_absent_note_print(command, set);
     fl_run_set_destroy(set);
     if (status != FL_OK) return fl_command_fail(command, &error);
     printf("%s\n", out);

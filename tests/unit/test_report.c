@@ -9,7 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "analysis/equal_bytes.h"
 #include "analysis/html.h"
+#include "analysis/report_certainty.h"
 #include "analysis/run_axes.h"
 #include "analysis/run_label.h"
 #include "analysis/report_tables.h"
@@ -46,6 +48,12 @@ static void test_the_page_has_question_tables_warnings_figures_and_provenance(vo
                                         "Read this first",
                                         "perplexity, linear off",
                                         "perplexity, full model",
+                                        "Which variant is best at equal bytes?",
+                                        "Is the linear part worth having?",
+                                        "cannot be told",
+                                        "fewer than 5 different sequences",
+                                        "download=\"runs.csv\" href=\"data:text/csv;charset=utf-8,",
+                                        "id=\"definitions\"",
                                         "acc minus linear off",
                                         "McNemar p",
                                         "&plusmn;",
@@ -63,8 +71,8 @@ static void test_the_page_has_question_tables_warnings_figures_and_provenance(vo
 static void test_the_page_points_to_nothing_outside_itself(void **state) {
     (void)state;
     char *page = make_page(__func__, "");
-    static const char *const outside[] = {"src=",        "<script", "@import", "url(http",
-                                          "href=\"http", "<image",  "<?xml"};
+    static const char *const outside[] = {"src=",        "fetch(", "@import", "url(http",
+                                          "href=\"http", "<image", "<?xml"};
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
         if (strstr(page, outside[i]) != NULL) fail_msg("the page holds %s", outside[i]);
     }
@@ -96,8 +104,13 @@ static void add(const char *name, double value) {
 }
 
 static char *warnings_of(const char *rule, bool diverged, size_t failed) {
+    static char id[] = "0123abc", cause[] = "out of <memory>", file[] = "runs/9.h5",
+                damage[] = "not an HDF5 file";
+    fl_absent_run absent[] = {{FL_ABSENT_FAILED, id, cause}, {FL_ABSENT_UNREADABLE, file, damage}};
     static char key[] = "variant.rule", label[] = "kda <8 + 56>", task[] = "mmlu", path[] = "x.h5",
                 empty[] = "";
+    static char said[] = "said by the run file <i>";
+    char *warnings[] = {said};
     char *keys[] = {key}, *values[] = {(char *)(uintptr_t)rule}, *tasks[] = {task};
     fl_run_entry run = {.path = path,
                         .run_id = empty,
@@ -107,6 +120,8 @@ static char *warnings_of(const char *rule, bool diverged, size_t failed) {
                         .tier = empty,
                         .label = label,
                         .diverged = diverged,
+                        .warning_count = diverged ? 1 : 0,
+                        .warnings = warnings,
                         .key_count = 1,
                         .keys = keys,
                         .values = values,
@@ -114,7 +129,7 @@ static char *warnings_of(const char *rule, bool diverged, size_t failed) {
                         .metrics = metrics,
                         .task_count = 1,
                         .tasks = tasks};
-    fl_run_set set = {.count = 1, .runs = &run, .failed = failed};
+    fl_run_set set = {.count = 1, .runs = &run, .absent = {.count = failed, .items = absent}};
     FILE *stream = fopen(fl_inside("warnings.html"), "wb");
     assert_int_equal(fl_report_warnings_write(&set, stream, NULL), FL_OK);
     fclose(stream);
@@ -172,7 +187,10 @@ static void test_every_warning_appears_when_it_should(void **state) {
     add("tasks/mmlu/n", 100), add("tasks/mmlu/truncated", 3), add("tasks/mmlu/linear_share", 0);
     add("linear_off/tasks/mmlu/difference", -0.02), add("linear_off/tasks/mmlu/difference_stderr", 0.01);
     char *text = warnings_of("kda", true, 2);
-    static const char *const findings[] = {"2 cells failed",
+    static const char *const findings[] = {"1 failed, in no table",
+                                           "<code>0123abc</code>: out of &lt;memory&gt;",
+                                           "<code>runs/9.h5</code>: not an HDF5 file",
+                                           "said by the run file &lt;i&gt; (all runs)",
                                            "Diverged",
                                            "was not tested: kda",
                                            "No gain",
@@ -231,11 +249,79 @@ static void test_numbers_are_short_and_text_is_escaped(void **state) {
     assert_string_equal(fl_html_number(INFINITY, text), "&infin;");
     assert_string_equal(fl_html_number((double)NAN, text), "&ndash;");
     FILE *stream = fopen(fl_inside("t"), "wb");
-    fl_html_text(stream, "<a href=\"x\">&");
+    fl_html_text(stream, "<a href=\"x\" b='y'>&\x01");
     fclose(stream);
     char *written = fl_read_file(fl_inside("t"), NULL);
-    assert_string_equal(written, "&lt;a href=&quot;x&quot;&gt;&amp;");
+    assert_string_equal(written, "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;\xEF\xBF\xBD");
     fl_memory_free(written);
+}
+
+/* 100 bytes: a is best. 101 is the same budget, and b in it worse. Of 200, d is best and a is second; c
+ * diverged. */
+static void test_best_at_equal_bytes_counts_all_that_hold_no_more(void **state) {
+    (void)state;
+    const fl_contender contenders[] = {{.run = 0, .score = 20, .bytes = 100},
+                                       {.run = 1, .score = 21, .bytes = 101},
+                                       {.run = 2, .score = (double)NAN, .bytes = 200},
+                                       {.run = 3, .score = 19, .bytes = 200},
+                                       {.run = 4, .score = 1, .bytes = (double)NAN}};
+    fl_budget *budgets = NULL;
+    size_t count = 0;
+    assert_int_equal(fl_budgets_find(contenders, 5, false, &budgets, &count, NULL), FL_OK);
+    assert_int_equal(count, 2);
+    assert_true(budgets[0].bytes == 101 && budgets[0].runs == 2 && budgets[0].best == 0 &&
+                budgets[0].next == 1);
+    assert_true(budgets[1].bytes == 200 && budgets[1].runs == 2 && budgets[1].best == 3 &&
+                budgets[1].next == 0);
+    fl_memory_free(budgets);
+    assert_int_equal(fl_budgets_find(contenders, 5, true, &budgets, &count, NULL), FL_OK);
+    assert_true(budgets[1].best == 1 && budgets[1].next == 0);
+    fl_memory_free(budgets);
+    assert_int_equal(fl_budgets_find(&contenders[2], 1, true, &budgets, &count, NULL), FL_OK);
+    assert_true(count == 1 && budgets[0].best == FL_NO_CONTENDER && budgets[0].next == FL_NO_CONTENDER);
+    fl_memory_free(budgets);
+}
+
+static void test_a_difference_is_told_only_when_its_interval_leaves_zero_out(void **state) {
+    (void)state;
+    const fl_interval below = {.low = -3, .high = -1, .level = 0.95, .p = 0.01, .known = true};
+    const fl_interval above = {.low = 1, .high = 3, .level = 0.95, .p = (double)NAN, .known = true};
+    const fl_interval across = {.low = -1, .high = 3, .level = 0.95, .p = 0.4, .known = true};
+    const fl_interval discordant = {.low = 0.01, .high = 3, .level = 0.95, .p = 0.06, .known = true};
+    const fl_interval none = {.low = 1, .high = 3, .level = 0.95, .p = 0.01, .known = false};
+    assert_int_equal(fl_interval_verdict(&below), FL_BELOW_ZERO);
+    assert_int_equal(fl_interval_verdict(&above), FL_ABOVE_ZERO);
+    assert_int_equal(fl_interval_verdict(&across), FL_CANNOT_BE_TOLD);
+    assert_int_equal(fl_interval_verdict(&discordant), FL_CANNOT_BE_TOLD);
+    assert_int_equal(fl_interval_verdict(&none), FL_CANNOT_BE_TOLD);
+}
+
+static void test_a_download_holds_the_bytes_of_the_numbers(void **state) {
+    (void)state;
+    static const char csv[] = "a,\"b%\"\n1,2#&<>\n";
+    FILE *stream = fopen(fl_inside("d"), "wb");
+    fl_html_download(stream, "n.csv", csv, sizeof csv - 1);
+    fclose(stream);
+    char *written = fl_read_file(fl_inside("d"), NULL);
+    assert_says(written,
+                "download=\"n.csv\" href=\"data:text/csv;charset=utf-8,a,%22b%25%22%0A1,2%23%26%3C%3E%0A\"");
+    fl_memory_free(written);
+}
+
+static void test_an_unreadable_run_file_is_named_and_left_out(void **state) {
+    char *output = NULL;
+    (void)state;
+    fl_shell(NULL, "cp -r %s %s", fl_sweep_fixture(__func__), fl_inside("copy"));
+    fl_write_text(fl_inside("copy/0000deadbeef.h5"), "not an HDF5 file");
+    if (fl_frostline(&output, "report %s --out %s", fl_inside("copy"), fl_inside("copy.html")) != 0)
+        fail_msg("%s", output);
+    assert_says(output, "left out: ");
+    char *page = fl_read_file(fl_inside("copy.html"), NULL);
+    assert_says(page, "1 left out: the run file cannot be read");
+    assert_says(page, "0000deadbeef.h5");
+    assert_says(page, "McNemar p");
+    fl_memory_free(page);
+    fl_memory_free(output);
 }
 
 /* Loads the page in a frame of a phone's width and lets it tell how wide it is. */
@@ -286,6 +372,10 @@ int main(void) {
         TEST(test_baselines_are_not_warned_about),
         TEST(test_paired_differences_are_the_run_minus_its_baseline),
         TEST(test_numbers_are_short_and_text_is_escaped),
+        TEST(test_best_at_equal_bytes_counts_all_that_hold_no_more),
+        TEST(test_a_difference_is_told_only_when_its_interval_leaves_zero_out),
+        TEST(test_a_download_holds_the_bytes_of_the_numbers),
+        TEST(test_an_unreadable_run_file_is_named_and_left_out),
         TEST(test_a_browser_shows_it_on_a_phone_without_errors_or_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, fl_sweep_fixture_remove);
