@@ -11,7 +11,7 @@
 #: make lint         floors, headers alone, names; cppcheck and clang-tidy where installed
 #: make format       clang-format over every .c (headers are laid out by hand)
 #: make bench        build, measure this machine and how much of it each part of the work uses (BENCH=--quick: flags)
-#: make install      program, configs and texts under $(DESTDIR)$(PREFIX)
+#: make install      program, completions, man page, configs, texts and the model that is there under $(DESTDIR)$(PREFIX)
 #: make clean        remove build/ (the model, the results and your configs stay)
 #: make help         this list
 #:
@@ -206,13 +206,20 @@ bench:
 
 # Install and clean --------------------------------------------------------------------------------------------------
 
+# The program finds ../share/frostline from its own folder, so that what is installed may be moved.
+SHARE = $(DESTDIR)$(PREFIX)/share
 .PHONY: install clean
 install: $(LIBRARY) $(if $(CLI_SOURCES),$(PROGRAM))
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/frostline
-	@for file in $$(git ls-files configs datasets results 2>/dev/null || find configs datasets results -name '*.[ymt][adx]*'); do \
-	    install -D -m 644 "$$file" "$(DESTDIR)$(PREFIX)/share/frostline/$$file"; done
-	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/frostline/README.md
-	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/frostline/LICENSE
+	@for file in $$(git ls-files configs datasets results 2>/dev/null || find configs datasets results -name '*.[ymt][adx]*') \
+	    $(wildcard $(MODEL)); do install -D -m 644 "$$file" "$(SHARE)/frostline/$$file"; done
+	@for folder in bash-completion/completions zsh/site-functions man/man1; do install -d "$(SHARE)/$$folder"; done
+	$(PROGRAM) completion bash >$(SHARE)/bash-completion/completions/frostline
+	$(PROGRAM) completion zsh >$(SHARE)/zsh/site-functions/_frostline
+	$(PROGRAM) manual >$(SHARE)/man/man1/frostline.1
+	install -D -m 644 README.md $(SHARE)/doc/frostline/README.md
+	install -D -m 644 docs/configuration.md $(SHARE)/doc/frostline/configuration.md
+	install -D -m 644 LICENSE $(SHARE)/doc/frostline/LICENSE
 
 clean:
 	rm -rf build

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/memory.h"
 
 static const char *const merge_names[] = {"sum", "half", "shared_normaliser", "lolcats", "lolcats_invariant",
@@ -625,6 +626,7 @@ static fl_status bind_into(fl_variant *variant, const fl_node *node, fl_variant_
     variant->seed = keys->seed;
     variant->mechanism_path = keys->mechanism;
     keys->mechanism = NULL;
+    FL_TRY(fl_data_path_resolve(&variant->mechanism_path, error));
     FL_TRY(bind_gates(variant, keys, resolved, error));
     FL_TRY(bind_factors(variant, keys->factors, resolved, error));
     FL_TRY(bind_scale(variant, keys->scale, resolved, error));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 
@@ -91,7 +92,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) {
 static fl_status add_path(fl_hash_stream *stream, const char *path, size_t prefix, size_t depth,
                           fl_error *error) {
     struct stat status;
-    if (stat(path, &status) != 0) return fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (stat(path, &status) != 0) return fl_data_path_error(path, "open", errno, error);
     if (!S_ISDIR(status.st_mode)) {
         fl_hash hash;
         FL_TRY(fl_hash_file(path, &hash, error));

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/memory.h"
 
 enum { FIRST_ROOM = 1 << 16, KIND_BYTES = 256 };
@@ -39,10 +40,7 @@ fl_status fl_input_open(const char *path, int *descriptor, size_t *size, fl_erro
     /* O_NONBLOCK: a named pipe must be refused, not waited for. */
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (opened < 0) {
-        int cause = errno;
-        fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(cause));
-        errno = cause;
-        return FL_ERROR_IO;
+        return fl_data_path_error(path, "open", errno, error);
     }
     struct stat status;
     fl_status result = FL_OK;

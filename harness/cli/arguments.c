@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/data_path.h"
+#include "harness/base/memory.h"
 #include "harness/cli/help.h"
 #include "harness/config/options.h"
 
-enum { MAX_FLAGS = 64, MAX_WORDS = 256, SHOWN_WORDS = 16 };
+enum { MAX_FLAGS = 64, MAX_WORDS = 256, MAX_INPUTS = 64, SHOWN_WORDS = 16 };
 
 /* What is parsed, and into what. */
 typedef struct parser {
@@ -109,10 +111,21 @@ static int store_number(const parser *p, const fl_flag *flag, const char *value)
     return check_range(p->command, flag, number);
 }
 
+const char *fl_arguments_input(const char *path) {
+    static char *kept[MAX_INPUTS];
+    static size_t count;
+    char *found = NULL;
+    if (count == MAX_INPUTS || fl_data_path_find(path, &found, NULL) != FL_OK) return path;
+    if (strcmp(found, path) != 0) return kept[count++] = found;
+    fl_memory_free(found);
+    return path;
+}
+
 static int store_value(const parser *p, const fl_flag *flag, const char *value) {
     if (flag->kind == FL_VALUE_COUNT) return store_count(p, flag, value);
     if (flag->kind == FL_VALUE_NUMBER) return store_number(p, flag, value);
     if (value[0] == '\0') return fl_arguments_refuse(p->command, "%s needs a value", flag->name);
+    if (flag->input) value = fl_arguments_input(value);
     memcpy(p->target + flag->offset, &value, sizeof value);
     return flag->kind == FL_VALUE_CHOICE ? check_word(p->command, flag->name, flag->words, value) : -1;
 }
@@ -147,7 +160,8 @@ static const fl_positional *positional_at(const fl_positional *rows, size_t inde
 static int take_positional(const parser *p, const char *argument, fl_positionals *positionals) {
     const fl_positional *row = positional_at(p->command->positionals, positionals->count);
     if (row == NULL) return fl_arguments_refuse(p->command, "one argument too many: \"%s\"", argument);
-    positionals->items[positionals->count++] = argument;
+    const bool path = row->kind == FL_VALUE_FILE || row->kind == FL_VALUE_FOLDER;
+    positionals->items[positionals->count++] = path ? fl_arguments_input(argument) : argument;
     return row->kind == FL_VALUE_CHOICE ? check_word(p->command, row->name, row->words, argument) : -1;
 }
 

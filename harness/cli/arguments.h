@@ -35,6 +35,7 @@ struct fl_flag {
     size_t offset;           /* of the member in the command's struct of flags; its type is the kind's */
     fl_words *words;         /* or NULL */
     double minimum, maximum; /* of a number, inclusive; both 0 = any */
+    bool input;              /* a file or folder that is read: found as data_path.h says */
     fl_need need;
 };
 
@@ -52,7 +53,7 @@ struct fl_example {
 };
 
 typedef struct fl_positionals {
-    const char **items; /* points into argv's own array */
+    const char **items; /* in argv's own array; files and folders as data_path.h finds them */
     size_t count;
 } fl_positionals;
 
@@ -60,6 +61,9 @@ typedef struct fl_positionals {
  * exit code to leave with (after --help, or after a message about wrong usage). */
 int fl_arguments_parse(const fl_command *command, int argc, char **argv, void *flags,
                        fl_positionals *positionals);
+
+/* A path as data_path.h finds it; valid until the program ends. What cannot be looked for stays as it is. */
+const char *fl_arguments_input(const char *path);
 
 /* Prints "frostline NAME: message" and the usage line; returns FL_EXIT_USAGE. */
 int fl_arguments_refuse(const fl_command *command, const char *format, ...)

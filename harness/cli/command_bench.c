@@ -152,7 +152,7 @@ static int fill_lists(const fl_command *command, const bench_lists *lists, fl_be
     if (code < 0) code = check_rules(command, settings);
     if (code >= 0) return code;
     qsort(settings->long_lengths.values, settings->long_lengths.count, sizeof(size_t), compare_sizes);
-    if (settings->mmlu == NULL) settings->mmlu = "datasets/questions";
+    if (settings->mmlu == NULL) settings->mmlu = fl_arguments_input("datasets/questions");
     return -1;
 }
 
@@ -164,7 +164,8 @@ static int check_numbers(const fl_command *command, fl_bench_settings *settings)
         return fl_arguments_refuse(command, "--repeats is at most %d", FL_BENCH_MAX_REPEATS);
     if (settings->ids != NULL && settings->text != NULL)
         return fl_arguments_refuse(command, "give --text or --ids, not both");
-    if (settings->ids == NULL && settings->text == NULL) settings->text = "datasets/calibration.txt";
+    if (settings->ids == NULL && settings->text == NULL)
+        settings->text = fl_arguments_input("datasets/calibration.txt");
     return -1;
 }
 
@@ -334,16 +335,19 @@ static const fl_flag flags[] = {
     {.name = "--text",
      .value = "FILE",
      .kind = FL_VALUE_FILE,
+     .input = true,
      .offset = offsetof(bench_flags, settings.text),
      .help = "what is read, over and over (default: datasets/calibration.txt)"},
     {.name = "--ids",
      .value = "FILE.json",
      .kind = FL_VALUE_FILE,
+     .input = true,
      .offset = offsetof(bench_flags, settings.ids),
      .help = "the same as a list of lists of token ids"},
     {.name = "--mmlu",
      .value = "DIR",
      .kind = FL_VALUE_FOLDER,
+     .input = true,
      .offset = offsetof(bench_flags, settings.mmlu),
      .help = "questions in MMLU's layout (default: datasets/questions)"},
     {.name = "--subjects",

@@ -74,7 +74,7 @@ static const char *actions(size_t index) {
 }
 
 static int run(const fl_command *command, int argc, char **argv) {
-    data_flags given = {.manifests = "datasets/manifests"};
+    data_flags given = {.manifests = fl_arguments_input("datasets/manifests")};
     fl_positionals words;
     int code = fl_arguments_parse(command, argc, argv, &given, &words);
     if (code >= 0) return code;
@@ -96,6 +96,7 @@ static const fl_flag flags[] = {
     {.name = "--manifests",
      .value = "DIR",
      .kind = FL_VALUE_FOLDER,
+     .input = true,
      .offset = offsetof(data_flags, manifests),
      .help = "of the sets known (default: datasets/manifests)"},
     {0},

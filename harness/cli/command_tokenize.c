@@ -87,6 +87,7 @@ static const fl_flag flags[] = {
     {.name = "--text",
      .value = "FILE",
      .kind = FL_VALUE_FILE,
+     .input = true,
      .offset = offsetof(tokenize_flags, path),
      .help = "read from here instead of standard input"},
     {.name = "--special",

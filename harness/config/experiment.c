@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/config/expansion.h"
@@ -174,6 +175,8 @@ static fl_status bind_text(fl_experiment *experiment, const fl_node *node, fl_er
                              "text.sequence_length: at least 2 with text.%s",
                              path ? "path" : "self_generated");
     }
+    FL_TRY(fl_data_path_resolve(&text->path, error));
+    FL_TRY(fl_data_path_resolve(&text->ids, error));
     experiment->has_text = true;
     return FL_OK;
 }
@@ -192,7 +195,8 @@ static fl_status bind_measure(fl_experiment *experiment, const fl_node *node, fl
 static fl_status bind_model(fl_experiment *experiment, const fl_node *node, fl_error *error) {
     if (!is_given(node)) return FL_OK;
     fl_option_table table = {model_options, COUNT(model_options), experiment};
-    return fl_options_bind(node, &table, 1, "model", experiment->resolved, error);
+    FL_TRY(fl_options_bind(node, &table, 1, "model", experiment->resolved, error));
+    return fl_data_path_resolve(&experiment->model_path, error);
 }
 
 static fl_status bind_top(fl_experiment *experiment, fl_error *error) {
@@ -356,8 +360,11 @@ fl_status fl_experiment_load(const char *path, const char *const *overrides, siz
                              fl_experiment_list **out, fl_error *error) {
     *out = NULL;
     fl_document *document = NULL;
-    FL_TRY(fl_document_parse_file(path, &document, error));
-    fl_status status = create_list(document, overrides, override_count, out, error);
+    char *found = NULL;
+    FL_TRY(fl_data_path_find(path, &found, error));
+    fl_status status = fl_document_parse_file(found, &document, error);
+    fl_memory_free(found);
+    if (status == FL_OK) status = create_list(document, overrides, override_count, out, error);
     fl_document_destroy(document);
     return status;
 }

@@ -55,7 +55,7 @@ typedef struct fl_experiment_list {
 } fl_experiment_list;
 
 /* Reads `path`, applies overrides in order, expands `sweep` and binds the top level of every cell. Relative paths inside the
- * file are relative to the working directory.
+ * file are relative to the working directory, then to the program's own data (harness/base/data_path.h), as `path` itself is.
  *
  * sweep.grid: {dotted.key: [values], ...}      every combination
  * sweep.zip:  {dotted.key: [values], ...}      lists of one length, walked together; one axis

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/memory.h"
 
 enum {
@@ -129,6 +130,8 @@ fl_status fl_train_config_bind(const fl_node *node, fl_resolved *resolved, fl_tr
     const fl_option_table table = {train_options, TRAIN_OPTIONS, out};
     FL_TRY(fl_options_bind(node, &table, 1, "train", resolved, error));
     fl_status status = check(node, out, error);
+    if (status == FL_OK) status = fl_data_path_resolve(&out->path, error);
+    if (status == FL_OK) status = fl_data_path_resolve(&out->ids, error);
     if (status == FL_OK)
         status = fl_self_generated_bind(&out->self_generated, FL_SELF_GENERATED_TRAIN, resolved, error);
     if (status != FL_OK) fl_train_config_release(out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/memory.h"
 
 static const char *const pair_modes[] = {"lm_eval", "merged", NULL};
@@ -250,6 +251,8 @@ static fl_status bind_one(const fl_node *node, const char *prefix, fl_resolved *
                           fl_task_config *config, fl_error *error) {
     const fl_option_table table = {options, OPTIONS, config};
     FL_TRY(fl_options_bind(node, &table, 1, prefix, resolved, error));
+    FL_TRY(fl_data_path_resolve(&config->path, error));
+    FL_TRY(fl_data_path_resolve(&config->shots_path, error));
     return check(config, node, error);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/memory.h"
 #include "harness/base/text_file.h"
 #include "harness/model/json_rows.h"
@@ -134,7 +135,7 @@ fl_status fl_text_documents_read(const char *path, const fl_document_visitor *vi
                                  fl_error *error) {
     struct stat info;
     if (stat(path, &info) != 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+        return fl_data_path_error(path, "open", errno, error);
     }
     fl_reading reading = {.visitor = visitor, .wanted = true};
     FL_TRY(fl_hash_stream_create(&reading.hash, error));

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/base/data_path.h"
 #include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/model/checkpoint_entries.h"
@@ -62,7 +63,7 @@ fl_status fl_model_paths_find(const char *path, fl_model_paths *out, fl_error *e
     memset(out, 0, sizeof *out);
     struct stat kind;
     if (stat(path, &kind) != 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", path, strerror(errno));
+        return fl_data_path_error(path, "open", errno, error);
     }
     if (!S_ISDIR(kind.st_mode) && !S_ISREG(kind.st_mode)) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: is not a regular file", path);
