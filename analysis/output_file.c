@@ -21,7 +21,8 @@ fl_status fl_output_file_open(const char *path, fl_output_file *out, fl_error *e
     FL_TRY_DONE(status, FL_ALLOCATE(&out->temporary, bytes, error));
     snprintf(out->temporary, bytes, "%s.%ld.part", path, (long)getpid());
     out->stream = fopen(out->temporary, "wb");
-    if (out->stream == NULL) status = fl_error_set(error, FL_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (out->stream == NULL)
+        status = fl_error_set(error, fl_status_of_write(errno), "%s: %s", path, strerror(errno));
 done:
     if (status != FL_OK) release(out);
     return status;
@@ -35,7 +36,7 @@ fl_status fl_output_file_close(fl_output_file *file, fl_error *error) {
     if (!bad && rename(file->temporary, file->path) != 0) bad = 1, cause = errno;
     fl_status status = FL_OK;
     if (bad) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: %s", file->path,
+        status = fl_error_set(error, fl_status_of_write(cause), "%s: %s", file->path,
                               cause != 0 ? strerror(cause) : "write failed");
         unlink(file->temporary);
     }

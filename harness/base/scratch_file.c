@@ -32,8 +32,8 @@ static fl_status open_nameless(fl_scratch_file *file, fl_error *error) {
     fl_status status = FL_OK;
     file->descriptor = mkstemp(path);
     if (file->descriptor < 0) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: no scratch file can be made here: %s", file->folder,
-                              strerror(errno));
+        status = fl_error_set(error, fl_status_of_write(errno), "%s: no scratch file can be made here: %s",
+                              file->folder, strerror(errno));
     } else {
         unlink(path);
     }
@@ -59,8 +59,9 @@ fl_status fl_scratch_file_create(const char *folder, fl_scratch_file **out, fl_e
 }
 
 static fl_status refuse(const fl_scratch_file *file, size_t bytes, int code, fl_error *error) {
-    return fl_error_set(error, FL_ERROR_IO, "%s: no room for %zu more bytes of a scratch file of %zu: %s",
-                        file->folder, bytes, file->bytes, strerror(code));
+    return fl_error_set(error, fl_status_of_write(code),
+                        "%s: no room for %zu more bytes of a scratch file of %zu: %s", file->folder, bytes,
+                        file->bytes, strerror(code));
 }
 
 fl_status fl_scratch_file_add(fl_scratch_file *file, size_t bytes, void **block, fl_error *error) {

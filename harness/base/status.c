@@ -1,6 +1,8 @@
 #include "harness/base/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +33,11 @@ fl_status fl_error_prepend(fl_error *error, fl_status status, const char *format
     return status;
 }
 
+fl_status fl_status_of_write(int error_number) {
+    bool disk = error_number == ENOSPC || error_number == EDQUOT || error_number == EIO;
+    return disk ? FL_ERROR_DISK : FL_ERROR_IO;
+}
+
 const char *fl_status_name(fl_status status) {
     switch (status) {
     case FL_OK:
@@ -49,6 +56,8 @@ const char *fl_status_name(fl_status status) {
         return "numeric";
     case FL_ERROR_CANCELLED:
         return "cancelled";
+    case FL_ERROR_DISK:
+        return "disk";
     }
     return "unknown";
 }

@@ -18,7 +18,8 @@ typedef enum fl_status {
     FL_ERROR_MEMORY,      /* an allocation failed, or a stated budget would be passed */
     FL_ERROR_UNSUPPORTED, /* well-formed, but not understood or not implemented: named, never guessed */
     FL_ERROR_NUMERIC,     /* NaN or infinity where the run cannot go on */
-    FL_ERROR_CANCELLED    /* the user interrupted */
+    FL_ERROR_CANCELLED,   /* the user interrupted */
+    FL_ERROR_DISK         /* the disk or its quota is full, or it fails: nothing can be written until that is mended */
 } fl_status;
 
 enum { FL_ERROR_MESSAGE_BYTES = 2048 };
@@ -36,6 +37,9 @@ fl_status fl_error_set(fl_error *error, fl_status status, const char *format, ..
 /* Puts context in front of the message ("context: message") and returns the status already there. */
 fl_status fl_error_prepend(fl_error *error, fl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Of a failed write: FL_ERROR_DISK for ENOSPC, EDQUOT and EIO, else FL_ERROR_IO. */
+fl_status fl_status_of_write(int error_number);
 
 /* "ok", "argument", "io", ... for logs and run files. */
 const char *fl_status_name(fl_status status);

@@ -14,6 +14,7 @@
 #include "harness/base/status.h"
 #include "harness/cli/cell_parts.h"
 #include "harness/cli/linearised.h"
+#include "harness/cli/run_log.h"
 #include "harness/cli/workbench.h"
 #include "harness/config/experiment.h"
 #include "harness/measure/text_source.h"
@@ -39,6 +40,7 @@ typedef struct fl_cell_work {
     char *message;               /* of a failed cell */
     char **warnings;             /* [warning_count] owned (cell_warnings.h) */
     size_t warning_count;
+    bool told;                   /* the user knows of it */
     bool stale;                  /* pending, begun before by a process that is gone */
     const char *rule;            /* its name; NULL until its group has been opened */
     fl_hash fingerprint;         /* of the code that measures it here */
@@ -66,6 +68,7 @@ typedef struct fl_cell_list {
     bool outline;                /* a plan: self-generated text is counted, not sampled */
     size_t threads;              /* for sampling it */
     const fl_progress *progress; /* likewise; may be NULL */
+    fl_run_log *log;             /* borrowed; may be NULL */
     fl_experiment_list *experiments;
     size_t count, groups;
     fl_cell_work *cells;

@@ -95,6 +95,7 @@ struct fl_training_desk {
     char identities[MOST][IDENTITY_BYTES];
     size_t count;
     const fl_progress *progress;
+    fl_run_log *log;
     double start;         /* seconds, monotonic, after the first step of this call, ... */
     size_t tokens_before; /* ... and what had been seen by then */
 };
@@ -115,6 +116,26 @@ static void range_of(const fl_training_desk *desk, bool of_loss, double *least, 
 static int print_range(char *out, size_t bytes, const char *name, double least, double most) {
     if (least == most) return snprintf(out, bytes, "%s %.4g, ", name, least);
     return snprintf(out, bytes, "%s %.4g to %.4g, ", name, least, most);
+}
+
+static void log_step(const fl_training_view *view, const fl_training_history *history, double now) {
+    const fl_training_desk *desk = view->desk;
+    const size_t last = history->steps - 1;
+    const bool timed = now > desk->start && history->tokens_seen > desk->tokens_before;
+    const double speed = (double)(history->tokens_seen - desk->tokens_before) / (now - desk->start);
+    const fl_run_log_field fields[] = {
+        {.name = "run_id", .text = view->cell->run_id},
+        {.name = "label", .text = view->cell->label},
+        {.name = "stage", .text = "training"},
+        {.name = "step", .number = (double)history->steps},
+        {.name = "total", .number = (double)view->cell->parts.train.steps},
+        {.name = "loss", .number = history->loss[last]},
+        {.name = "gradient_norm", .number = history->gradient_norm[last]},
+        {.name = "learning_rate", .number = history->learning_rate[last]},
+        {.name = "tokens_seen", .number = (double)history->tokens_seen},
+        {.name = timed ? "tokens_per_second" : NULL, .number = speed},
+    };
+    fl_run_log_add(desk->log, "step", fields, sizeof fields / sizeof fields[0]);
 }
 
 /* Tells of loss, gradient and speed. */
@@ -138,6 +159,7 @@ static void on_step(void *context, const fl_training_history *history) {
         text[used - 2] = '\0'; /* the comma */
     }
     fl_progress_detail(desk->progress, text);
+    log_step(view, history, now);
 }
 
 /* A training that other code has begun is not gone on with. */
@@ -180,6 +202,7 @@ fl_status fl_cells_train(const fl_cell_list *list, fl_cell_group *group, fl_cell
     fl_status status = FL_OK;
     desk->count = count;
     desk->progress = progress;
+    desk->log = list->log;
     for (size_t i = 0; i < count; i++) {
         FL_TRY_DONE(status, fl_training_check_overlap(&cells[i]->parts.train, &group->training.sequences,
                                                       &group->text.sequences, error));

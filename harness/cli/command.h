@@ -7,7 +7,14 @@
 
 #include "harness/base/status.h"
 
-enum { FL_EXIT_OK = 0, FL_EXIT_FAILURE = 1, FL_EXIT_USAGE = 2 };
+/* An interrupt is 128 + the signal's number, as in a shell. */
+enum {
+    FL_EXIT_OK = 0,
+    FL_EXIT_FAILURE = 1,
+    FL_EXIT_USAGE = 2,
+    FL_EXIT_LEFT_OUT = 3,   /* made, but without files that cannot be read */
+    FL_EXIT_UNFINISHED = 75 /* nothing went wrong here, but other processes still work on cells (EX_TEMPFAIL) */
+};
 
 typedef struct fl_command fl_command;
 typedef struct fl_flag fl_flag;             /* arguments.h */
@@ -37,7 +44,7 @@ extern const fl_command fl_command_run, fl_command_plan, fl_command_forward, fl_
 extern const fl_command *const fl_commands[];
 const fl_command *fl_command_find(const char *name); /* NULL when unknown */
 
-/* Prints "frostline NAME: message" and returns FL_EXIT_FAILURE. */
+/* Prints "frostline NAME: message" and returns FL_EXIT_FAILURE, or what an interrupt exits with. */
 int fl_command_fail(const fl_command *command, const fl_error *error);
 
 #endif

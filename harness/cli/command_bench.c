@@ -295,7 +295,7 @@ static int run(const fl_command *command, int argc, char **argv) {
     fl_error error;
     if (settings.threads.count == 0 && default_threads(&settings, &error) != FL_OK)
         return fl_command_fail(command, &error);
-    fl_interrupts_install();
+    fl_interrupts_install(false);
     return bench_and_report(command, &settings, given.json);
 }
 

@@ -179,7 +179,7 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (code < 0) code = check(command, &request);
     if (code >= 0) return code;
     request.model = model.items[0];
-    fl_interrupts_install();
+    fl_interrupts_install(true);
     fl_error error;
     return generate(&request, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }

@@ -15,6 +15,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
 #include "harness/cli/console.h"
+#include "harness/cli/run_reporter.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/summary.h"
 #include "harness/cli/score_table.h"
@@ -28,73 +29,23 @@ static const char *const state_words[] = {
     [FL_CELL_FAILED] = "failed",   [FL_CELL_ELSEWHERE] = "running elsewhere",
 };
 
-static void on_cell(void *context, const fl_cell_work *cell) {
-    fl_console *console = context;
-    if (cell->state == FL_CELL_FAILED) {
-        fl_console_note(console, "failed: %s: %s", cell->label,
-                        cell->message != NULL ? cell->message : "out of memory");
-    } else if (cell->state == FL_CELL_COMPUTED || cell->state == FL_CELL_DONE) {
-        fl_console_note(console, "done%s: %s (%s)", cell->state == FL_CELL_DONE ? " elsewhere" : "",
-                        cell->label, cell->path);
-    } else {
-        fl_console_note(console, "running elsewhere: %s", cell->label);
-    }
-}
-
-static void on_checked(void *context, const fl_cell_work *cell, const fl_self_check_report *report) {
-    fl_console *console = context;
-    fl_console_note(console, "self check of %s on %zu tokens: %s", cell->label, report->tokens,
-                    report->passed ? "passed" : "FAILED");
-    for (size_t i = 0; i < report->count; i++) {
-        const fl_self_check_row *row = &report->rows[i];
-        if (!row->applicable) {
-            fl_console_note(console, "  -      %-32s %s", row->name, row->place);
-        } else {
-            fl_console_note(console, "  %-6s %-32s %.2g (at most %.2g) %s", row->passed ? "ok" : "FAILED",
-                            row->name, row->figure, row->bound, row->place);
-        }
-    }
-}
-
-/* Says what was skipped or could not be set up before the computing starts. */
-static void announce_group(const fl_cell_list *list, size_t index, const fl_cell_group *group,
-                           fl_console *console) {
-    size_t pending = 0, kept = 0, elsewhere = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const fl_cell_work *cell = &list->cells[i];
-        if (cell->group != index) continue;
-        pending += cell->state == FL_CELL_PENDING;
-        kept += cell->state == FL_CELL_DONE;
-        elsewhere += cell->state == FL_CELL_ELSEWHERE;
-        if (cell->stale) fl_console_note(console, "taking over: %s (its process is gone)", cell->label);
-        if (cell->again)
-            fl_console_note(console, "measured anew: %s (%s%s)", cell->label,
-                            cell->changed != NULL ? "changed: " : "--rerun",
-                            cell->changed != NULL ? cell->changed : "");
-        if (cell->state == FL_CELL_FAILED) on_cell(console, cell);
-    }
-    fl_console_note(console, "%s, %zu sequences, %zu tokens: %zu cells to measure, %zu kept from before",
-                    group->bench.model->path, group->text.sequences.count, group->text.tokens, pending, kept);
-    if (elsewhere > 0) fl_console_note(console, "%zu cells are running elsewhere", elsewhere);
-}
-
-/* false: interrupted, start no further group. */
+/* false: interrupted, or nothing can be written: start no further group. */
 static bool run_group(fl_cell_list *list, size_t index, const fl_evaluation_options *options,
-                      fl_console *console) {
+                      fl_run_reporter *reporter) {
     fl_cell_group group;
     fl_error error;
     fl_status status = fl_cell_group_open(list, index, &group, &error);
     if (status == FL_OK) {
-        announce_group(list, index, &group, console);
+        fl_run_reporter_group(reporter, index, &group);
         status = fl_evaluation_run(list, index, &group, options, &error);
         fl_cell_group_close(list, index, &group);
     }
-    fl_console_end_line(console);
+    fl_console_end_line(&reporter->console);
     if (status == FL_ERROR_CANCELLED) return false;
-    if (status != FL_OK) {
-        fl_console_note(console, "failed: %s", error.message);
-        fl_cell_group_fail(list, index, &error);
-    }
+    if (status == FL_ERROR_DISK) reporter->disk = error;
+    if (status == FL_ERROR_DISK) return false;
+    if (status != FL_OK) fl_cell_group_fail(list, index, &error);
+    fl_run_reporter_failures(reporter);
     return true;
 }
 
@@ -115,8 +66,8 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
             rows[i].warning_count = list->cells[i].warning_count;
         }
         if (!has_file(&list->cells[i])) continue;
-        FL_TRY_DONE(status, fl_run_entry_read(list->cells[i].path, &rows[i].run, error));
-        rows[i].measured = true;
+        rows[i].measured = fl_run_entry_read(list->cells[i].path, &rows[i].run, error) == FL_OK;
+        if (!rows[i].measured) rows[i].status = "unreadable";
     }
     FL_TRY_DONE(status, fl_summary_print(stdout, rows, list->count, error));
     snprintf(path, sizeof path, "%s/table.csv", list->out);
@@ -216,7 +167,7 @@ static bool present_finished(const fl_cell_list *list, fl_console *console) {
         good = false;
     }
     /* What was measured is there whether it can be drawn or not. */
-    if (draw_picture(list, &drawn, &error) != FL_OK)
+    if (fl_interrupts_seen() == 0 && draw_picture(list, &drawn, &error) != FL_OK)
         fl_console_note(console, "no picture: %s", error.message);
     printf("\nrun files  %s/*.h5\ntable      %s/table.csv\n", list->out, list->out);
     if (drawn)
@@ -224,32 +175,25 @@ static bool present_finished(const fl_cell_list *list, fl_console *console) {
     return good;
 }
 
-/* Workers that end at the same time write the same table: one after another, the last one with every cell. */
+static size_t count_finished(fl_cell_list *list) {
+    fl_cell_look_again(list, SIZE_MAX);
+    return fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED);
+}
+
+/* Workers that end at the same time write the same table: one after another, the last one with every cell.
+ * Where there is nothing to show, nothing is left in the folder. */
 static bool present(fl_cell_list *list, fl_console *console) {
     fl_error error;
     int lock = -1;
+    if (count_finished(list) == 0) return true;
     /* Without locks (some network file systems) a table may be made of fewer cells than there are; no more.
      */
     if (fl_sweep_lock(list->out, "table", &lock, &error) != FL_OK)
         fl_console_note(console, "no lock: %s", error.message);
-    fl_cell_look_again(list, SIZE_MAX);
-    size_t finished = fl_cell_list_count(list, FL_CELL_DONE) + fl_cell_list_count(list, FL_CELL_COMPUTED);
-    bool good = finished == 0 || present_finished(list, console);
+    count_finished(list);
+    bool good = present_finished(list, console);
     fl_sweep_unlock(lock);
     return good;
-}
-
-static void list_cells(const fl_cell_list *list, fl_cell_state state) {
-    for (size_t i = 0; i < list->count; i++) {
-        const fl_cell_work *cell = &list->cells[i];
-        if (cell->state != state) continue;
-        if (state != FL_CELL_FAILED) {
-            fprintf(stderr, "  %s\n", cell->label);
-        } else {
-            fprintf(stderr, "  %s: %s\n", cell->label,
-                    cell->message != NULL ? cell->message : "out of memory");
-        }
-    }
 }
 
 static size_t list_failed_checks(const fl_command *command, const fl_cell_list *list) {
@@ -273,27 +217,6 @@ static size_t count_unmatched(const fl_command *command, const fl_cell_list *lis
     return 1;
 }
 
-static int conclude(const fl_command *command, const fl_cell_list *list, bool presented) {
-    size_t failed = fl_cell_list_count(list, FL_CELL_FAILED),
-           left = fl_cell_list_count(list, FL_CELL_PENDING),
-           elsewhere = fl_cell_list_count(list, FL_CELL_ELSEWHERE);
-    size_t checks = list_failed_checks(command, list), unmatched = count_unmatched(command, list);
-    if (failed > 0) {
-        fprintf(stderr, "frostline %s: %zu of %zu cells failed:\n", command->name, failed, list->count);
-        list_cells(list, FL_CELL_FAILED);
-    }
-    if (elsewhere > 0) {
-        fprintf(stderr, "frostline %s: %zu of %zu cells are still running elsewhere:\n", command->name,
-                elsewhere, list->count);
-        list_cells(list, FL_CELL_ELSEWHERE);
-    }
-    if (left > 0)
-        fprintf(stderr, "frostline %s: %s%zu cells left: the same command resumes\n", command->name,
-                fl_interrupts_seen() > 0 ? "interrupted; " : "", left);
-    return failed == 0 && left == 0 && checks == 0 && unmatched == 0 && presented ? FL_EXIT_OK
-                                                                                  : FL_EXIT_FAILURE;
-}
-
 static bool has_pending(const fl_cell_list *list, size_t group) {
     for (size_t i = 0; i < list->count; i++) {
         if (list->cells[i].group == group && list->cells[i].state == FL_CELL_PENDING) return true;
@@ -304,12 +227,12 @@ static bool has_pending(const fl_cell_list *list, size_t group) {
 /* Every group once, then again those with cells that other processes have given up. With seconds to wait,
  * cells running elsewhere are looked at until they are done, given up or the time is over. */
 static void run_all(fl_cell_list *list, const fl_evaluation_options *options, size_t wait_seconds,
-                    fl_console *console) {
+                    fl_run_reporter *reporter) {
     const double end = fl_console_seconds() + (double)wait_seconds;
     do {
         for (size_t i = 0; i < list->groups; i++) {
             if (!has_pending(list, i)) continue;
-            if (fl_interrupts_seen() > 0 || !run_group(list, i, options, console)) return;
+            if (fl_interrupts_seen() > 0 || !run_group(list, i, options, reporter)) return;
         }
         size_t again = fl_cell_look_again(list, SIZE_MAX);
         while (again == 0 && fl_cell_list_count(list, FL_CELL_ELSEWHERE) > 0 && fl_interrupts_seen() == 0 &&
@@ -325,7 +248,7 @@ typedef struct run_flags {
     const char *out;
     size_t threads, batch, stale, wait;
     bool self_check, retry_failed, keep_older;
-    const char *rerun;
+    const char *rerun, *log;
 } run_flags;
 
 static fl_status load(const fl_positionals *arguments, const run_flags *flags, fl_cell_list **list,
@@ -346,6 +269,34 @@ static fl_status load(const fl_positionals *arguments, const run_flags *flags, f
     return FL_OK;
 }
 
+/* A log that cannot be written is no reason not to measure. */
+static void open_log(const fl_command *command, fl_cell_list *list, const char *path) {
+    fl_error error;
+    if (path == NULL || fl_run_log_open(path, &list->log, &error) == FL_OK) return;
+    fprintf(stderr, "frostline %s: warning: no log: %s\n", command->name, error.message);
+}
+
+static int measure(const fl_command *command, fl_cell_list *list, const run_flags *given) {
+    fl_run_reporter reporter;
+    fl_evaluation_options options = {
+        .threads = given->threads, .batch = given->batch, .interrupts = fl_interrupts_seen};
+    fl_interrupts_install(true);
+    open_log(command, list, given->log);
+    fl_run_reporter_start(&reporter, list, given->threads);
+    fl_run_reporter_listen(&reporter, &options);
+    list->threads = given->threads;
+    list->progress = &reporter.progress;
+    run_all(list, &options, given->wait, &reporter);
+    fl_interrupts_hold(true);
+    bool presented = present(list, &reporter.console);
+    /* Trouble with tidiness is no failure. */
+    if (count_finished(list) > 0) fl_sweep_tidy(given->out, list->policy.stale_seconds, NULL);
+    size_t others = list_failed_checks(command, list) + count_unmatched(command, list) + !presented;
+    int code = fl_run_reporter_conclude(&reporter, command->name, others);
+    fl_run_log_close(list->log);
+    return code;
+}
+
 static int run(const fl_command *command, int argc, char **argv) {
     run_flags given = {.out = "results"};
     fl_positionals arguments;
@@ -354,27 +305,17 @@ static int run(const fl_command *command, int argc, char **argv) {
     fl_cell_list *list = NULL;
     fl_error error;
     if (load(&arguments, &given, &list, &error) != FL_OK) return fl_command_fail(command, &error);
-    if (fl_folder_create(given.out, &error) != FL_OK) {
-        fl_cell_list_destroy(list);
-        return fl_command_fail(command, &error);
+    /* Before anything is measured. */
+    const bool made = access(given.out, F_OK) != 0;
+    fl_status status = fl_folder_create(given.out, &error);
+    if (status == FL_OK) status = fl_folder_check_writable(given.out, &error);
+    if (status == FL_OK) {
+        code = measure(command, list, &given);
+    } else {
+        code = fl_command_fail(command, &error);
     }
-    fl_interrupts_install();
-    fl_console console;
-    fl_progress progress = fl_console_progress(&console);
-    const fl_evaluation_options options = {.threads = given.threads,
-                                           .batch = given.batch,
-                                           .progress = &progress,
-                                           .interrupts = fl_interrupts_seen,
-                                           .listener = on_cell,
-                                           .checked = on_checked,
-                                           .context = &console};
-    list->threads = given.threads;
-    list->progress = &progress;
-    run_all(list, &options, given.wait, &console);
-    bool presented = present(list, &console);
-    /* Trouble with tidiness is no failure. */
-    fl_sweep_tidy(given.out, list->policy.stale_seconds, NULL);
-    code = conclude(command, list, presented);
+    /* Only when there is nothing in it. */
+    if (made) rmdir(given.out);
     fl_cell_list_destroy(list);
     return code;
 }
@@ -415,6 +356,11 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_COUNT,
      .offset = offsetof(run_flags, stale),
      .help = "another machine's claim that old is taken over (default: 600)"},
+    {.name = "--log",
+     .value = "FILE",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(run_flags, log),
+     .help = "appends what happens, a JSON object a line: stages, training steps, cells (docs/running.md)"},
     {.name = "--wait",
      .value = "SECONDS",
      .kind = FL_VALUE_COUNT,
@@ -453,7 +399,11 @@ const fl_command fl_command_run = {
         "A text can be path (a file or folder), ids (token lists), or self_generated: {tokens: N, "
         "temperature, top_p, top_k, seed}: sampled from the frozen model once and kept beside the run "
         "files; likewise under train.\n"
-        "Interrupt once: finish what is being measured. Twice: stop at once. The same command resumes.\n"
+        "Interrupt once (Ctrl-C, or SIGTERM): stop at the next safe point, within two seconds, and keep "
+        "every "
+        "finished stage. Twice: at once. The same command resumes.\n"
+        "Exit status: 0 all cells are done, 1 some failed or the disk is full, 2 wrong usage, 75 all is well "
+        "but others still work on cells, 130 interrupted, 143 ended by SIGTERM.\n"
         "Several processes, also on several machines, may run the same command in one DIR: each takes "
         "cells that nobody has, and none waits for another. --batch 1 spreads a small sweep best.\n"
         "A cell whose result was made by other code (its rule's file or what lies below it has changed) is "

@@ -115,23 +115,16 @@ static void release(batch *b) {
     fl_memory_free(b);
 }
 
+/* Neither an interrupt nor a full disk is the cell's fault: it stays as it is, to be measured later. */
+static bool is_of_the_cell(fl_status status) {
+    return status != FL_ERROR_CANCELLED && status != FL_ERROR_DISK;
+}
+
 /* The cell's part in the run is over: failed. */
 static void fail_cell(fl_cell_work *cell, const fl_error *cause, const fl_evaluation_options *options) {
     fl_cell_fail(cell, cause);
     fl_cell_give_back(cell, cause);
     options->listener(options->context, cell);
-}
-
-/* Leaves the cells marked in `dropped` to another run. */
-static void drop_cells(batch *b, const bool *dropped) {
-    size_t kept = 0;
-    for (size_t i = 0; i < b->cell_count; i++) {
-        if (dropped[i])
-            fl_cell_give_back(b->cells[i], NULL);
-        else
-            b->cells[kept++] = b->cells[i];
-    }
-    b->cell_count = kept;
 }
 
 /* Cell `first` and those after it that can be fitted with it; marks them in `seen`. */
@@ -160,19 +153,15 @@ static fl_status train_together(const fl_cell_list *list, fl_cell_group *group, 
     return FL_OK;
 }
 
-/* Cells that can be fitted together are. After an interrupt no further training is begun; what has been
- * trained is still measured. */
+/* Cells that can be fitted together are. */
 static fl_status train_cells(batch *b, const fl_cell_list *list, fl_cell_group *group,
                              const fl_evaluation_options *options, fl_error *error) {
-    bool seen[FL_EVALUATION_BATCH] = {false}, dropped[FL_EVALUATION_BATCH] = {false};
+    bool seen[FL_EVALUATION_BATCH] = {false};
     for (size_t i = 0; i < b->cell_count; i++) {
         fl_cell_work *together[FL_EVALUATION_BATCH];
-        dropped[i] = i > 0 && !seen[i] && fl_cell_has_training(b->cells[i]) && options->interrupts() > 0;
-        if (dropped[i]) continue;
         size_t count = training_group(b, i, seen, together);
         if (count > 0) FL_TRY(train_together(list, group, together, count, options, error));
     }
-    drop_cells(b, dropped);
     return FL_OK;
 }
 
@@ -408,23 +397,34 @@ static fl_cell_file content_of(const batch *b, size_t i, const fl_cell_list *lis
     return content;
 }
 
-static void write_cells(const batch *b, const fl_cell_list *list, const fl_cell_group *group,
-                        const fl_hash *after, const fl_evaluation_options *options) {
+/* Stops where the disk is full: the cells that are left stay pending. */
+static fl_status write_cells(const batch *b, const fl_cell_list *list, const fl_cell_group *group,
+                             const fl_hash *after, const fl_evaluation_options *options, fl_error *error) {
     for (size_t i = 0; i < b->cell_count; i++) {
         fl_cell_work *cell = b->cells[i];
         const fl_cell_file content = content_of(b, i, list, group, after);
-        fl_error error;
-        if (!fl_cell_keeps(cell)) {
-            fl_cell_give_back(cell, NULL);
-        } else if (fl_cell_file_write(&content, &error) == FL_OK) {
-            cell->state = FL_CELL_COMPUTED;
-            fl_cell_give_back(cell, NULL);
-        } else {
-            fail_cell(cell, &error, options);
+        fl_status status = fl_cell_keeps(cell) ? fl_cell_file_write(&content, error) : FL_OK;
+        if (status == FL_ERROR_DISK) return status;
+        if (status != FL_OK) {
+            fail_cell(cell, error, options);
             continue;
         }
+        if (!cell->lost) cell->state = FL_CELL_COMPUTED;
+        fl_cell_give_back(cell, NULL);
         options->listener(options->context, cell);
     }
+    return FL_OK;
+}
+
+/* What is measured is written, also when an interrupt comes now. */
+static fl_status finish_batch(const batch *b, const fl_cell_list *list, const fl_cell_group *group,
+                              const fl_evaluation_options *options, fl_error *error) {
+    fl_hash after;
+    fl_interrupts_hold(true);
+    fl_status status = check_weights(group, &after, error);
+    if (status == FL_OK) status = write_cells(b, list, group, &after, options, error);
+    fl_interrupts_hold(false);
+    return status;
 }
 
 static fl_status run_batch(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells, size_t count,
@@ -435,15 +435,13 @@ static fl_status run_batch(fl_cell_list *list, fl_cell_group *group, fl_cell_wor
     b->cell_count = count;
     b->began = fl_console_seconds();
     fl_provenance_now(b->started);
-    fl_hash after;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, train_cells(b, list, group, options, error));
     FL_TRY_DONE(status, assemble(b, error));
     FL_TRY_DONE(status, self_check(b, group, options, error));
     FL_TRY_DONE(status, measure_text(b, list, group, options, error));
     FL_TRY_DONE(status, run_tasks(b, list, group, options, error));
-    FL_TRY_DONE(status, check_weights(group, &after, error));
-    write_cells(b, list, group, &after, options);
+    FL_TRY_DONE(status, finish_batch(b, list, group, options, error));
 done:
     release(b);
     return status;
@@ -453,11 +451,11 @@ done:
 static fl_status run_batch_or_cells(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells,
                                     size_t count, const fl_evaluation_options *options, fl_error *error) {
     fl_status status = run_batch(list, group, cells, count, options, error);
-    if (status == FL_OK || status == FL_ERROR_CANCELLED) return status;
+    if (status == FL_OK || !is_of_the_cell(status)) return status;
     for (size_t i = 0; i < count; i++) {
         if (cells[i]->claim == NULL) continue;
         if (count > 1) status = run_batch(list, group, &cells[i], 1, options, error);
-        if (status == FL_ERROR_CANCELLED) return status;
+        if (!is_of_the_cell(status)) return status;
         if (status != FL_OK) fail_cell(cells[i], error, options);
     }
     return FL_OK;
@@ -470,7 +468,7 @@ static fl_status equip_cells(const fl_cell_group *group, fl_cell_work **cells, s
     for (size_t i = 0; i < *count; i++) {
         fl_status status = fl_linearised_equip(&cells[i]->linearised, &group->bench, &group->text.sequences,
                                                options->progress, error);
-        if (status == FL_ERROR_CANCELLED) return status;
+        if (!is_of_the_cell(status)) return status;
         if (status == FL_OK) {
             cells[kept++] = cells[i];
         } else {
@@ -482,23 +480,24 @@ static fl_status equip_cells(const fl_cell_group *group, fl_cell_work **cells, s
 }
 
 /* Claims the next pending cells of the group, as many as may share a pass. */
-static size_t claim_cells(fl_cell_list *list, size_t group, const fl_evaluation_options *options,
-                          fl_cell_work **cells) {
+static fl_status claim_cells(fl_cell_list *list, size_t group, const fl_evaluation_options *options,
+                             fl_cell_work **cells, size_t *count, fl_error *error) {
     size_t most =
         options->batch > 0 && options->batch < FL_EVALUATION_BATCH ? options->batch : FL_EVALUATION_BATCH;
-    size_t count = 0;
-    for (size_t i = 0; i < list->count && count < most; i++) {
+    *count = 0;
+    for (size_t i = 0; i < list->count && *count < most; i++) {
         fl_cell_work *cell = &list->cells[i];
-        fl_error error;
         if (cell->group != group || cell->state != FL_CELL_PENDING) continue;
-        if (fl_cell_claim(list, cell, &error) != FL_OK) fl_cell_fail(cell, &error);
+        fl_status status = fl_cell_claim(list, cell, error);
+        if (status == FL_ERROR_DISK) return status;
+        if (status != FL_OK) fl_cell_fail(cell, error);
         if (cell->claim != NULL) {
-            cells[count++] = cell;
+            cells[(*count)++] = cell;
         } else {
             options->listener(options->context, cell);
         }
     }
-    return count;
+    return FL_OK;
 }
 
 /* Whatever is still held: an interrupt or a failure of the whole group came between. */
@@ -508,9 +507,25 @@ static void give_back_all(fl_cell_work **cells, size_t count) {
 
 static fl_status run_claimed(fl_cell_list *list, fl_cell_group *group, fl_cell_work **cells, size_t count,
                              const fl_evaluation_options *options, fl_error *error) {
+    if (options->begun != NULL) options->begun(options->context, cells, count);
     FL_TRY(fl_workbench_prepare(&group->bench, options->threads, error));
+    group->bench.network->stop = options->progress;
     FL_TRY(equip_cells(group, cells, &count, options, error));
     return count > 0 ? run_batch_or_cells(list, group, cells, count, options, error) : FL_OK;
+}
+
+/* *more: there was something to do. */
+static fl_status run_next(fl_cell_list *list, size_t group_index, fl_cell_group *group,
+                          const fl_evaluation_options *options, bool *more, fl_error *error) {
+    fl_cell_work *cells[FL_EVALUATION_BATCH], *claimed[FL_EVALUATION_BATCH];
+    size_t count = 0;
+    fl_status status = claim_cells(list, group_index, options, cells, &count, error);
+    *more = count > 0;
+    memcpy(claimed, cells, sizeof claimed);
+    if (status == FL_OK && count > 0) status = run_claimed(list, group, cells, count, options, error);
+    if (group->bench.network != NULL) group->bench.network->stop = NULL;
+    give_back_all(claimed, count);
+    return status;
 }
 
 fl_status fl_evaluation_run(fl_cell_list *list, size_t group_index, fl_cell_group *group,
@@ -519,15 +534,11 @@ fl_status fl_evaluation_run(fl_cell_list *list, size_t group_index, fl_cell_grou
     const fl_progress progress = fl_cell_beat_progress(&beat);
     fl_evaluation_options beating = *options;
     beating.progress = &progress;
-    for (;;) {
-        fl_cell_work *cells[FL_EVALUATION_BATCH], *claimed[FL_EVALUATION_BATCH];
+    for (bool more = true; more;) {
         if (options->interrupts() > 0) return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
-        size_t count = claim_cells(list, group_index, options, cells);
-        if (count == 0) return FL_OK;
-        memcpy(claimed, cells, sizeof claimed);
-        fl_status status = run_claimed(list, group, cells, count, &beating, error);
-        give_back_all(claimed, count);
+        fl_status status = run_next(list, group_index, group, &beating, &more, error);
         bool lost_claims = status == FL_ERROR_CANCELLED && options->interrupts() == 0;
         if (status != FL_OK && !lost_claims) return status;
     }
+    return FL_OK;
 }

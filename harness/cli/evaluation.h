@@ -24,14 +24,16 @@ typedef struct fl_evaluation_options {
     size_t batch; /* cells claimed at a time, at most FL_EVALUATION_BATCH; 0: that many */
     const fl_progress *progress;
     int (*interrupts)(void); /* > 0: start no further batch */
+    /* Told of the cells that are measured together next; may be NULL. */
+    void (*begun)(void *context, fl_cell_work *const *cells, size_t count);
     fl_evaluation_listener listener;
     /* Told the outcome of a cell's self check; may be NULL. */
     void (*checked)(void *context, const fl_cell_work *cell, const fl_self_check_report *report);
     void *context; /* of the listener */
 } fl_evaluation_options;
 
-/* FL_ERROR_CANCELLED when interrupted: what is still pending was not done. Other failures are the cells' own.
- */
+/* FL_ERROR_CANCELLED when interrupted, FL_ERROR_DISK when the disk is full: what is still pending was not done and is as it
+ * was. Other failures are the cells' own. */
 fl_status fl_evaluation_run(fl_cell_list *list, size_t group_index, fl_cell_group *group,
                             const fl_evaluation_options *options, fl_error *error);
 

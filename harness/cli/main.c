@@ -8,6 +8,7 @@
 
 #include "harness/cli/build_info.h"
 #include "harness/cli/command.h"
+#include "harness/cli/console.h"
 #include "harness/cli/help.h"
 #include "harness/config/options.h"
 #include "harness/compute/cpu_kernels.h"
@@ -36,7 +37,8 @@ static int refuse(const char *name) {
 
 int fl_command_fail(const fl_command *command, const fl_error *error) {
     fprintf(stderr, "frostline %s: %s\n", command->name, error->message);
-    return FL_EXIT_FAILURE;
+    bool interrupted = error->status == FL_ERROR_CANCELLED && fl_interrupts_seen() > 0;
+    return interrupted ? fl_interrupts_exit_status() : FL_EXIT_FAILURE;
 }
 
 /* Output that could not be written (a full disk, a closed pipe) is a failure, whatever the command thought.

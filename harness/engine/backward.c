@@ -316,6 +316,7 @@ static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids,
     fl_compute *compute = network->compute;
     compute->ops->embed(compute, network->embedding, tokens, ids, backward->stream);
     for (size_t l = 0; l < config->layers; l++) {
+        FL_TRY(fl_network_go_on(network, error));
         const fl_block own = backward->block;
         if (!frozen && is_kept(backward, l)) backward->block = kept_block(backward, l);
         fl_status status = forward_layer(backward, frozen, l, tokens, error);
@@ -467,6 +468,7 @@ static fl_status descend(fl_backward *backward, size_t tokens, fl_gradient *grad
                                              network->final_norm, config->norm_epsilon,
                                              backward->gradient_input, backward->gradient_stream, false);
     for (size_t l = config->layers; l-- > backward->lowest;) {
+        FL_TRY(fl_network_go_on(network, error));
         const fl_block own = backward->block;
         if (is_kept(backward, l)) backward->block = kept_block(backward, l);
         feed_forward_backward(backward, l, tokens);

@@ -187,6 +187,7 @@ static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int
     size_t place = 0;
     network->compute->ops->embed(network->compute, network->embedding, tokens, ids, pass->stream);
     for (size_t l = 0; l < pass->end; l++) {
+        FL_TRY(fl_network_go_on(network, error));
         fl_block_project(network, l, &pass->rope, NULL, tokens, 0, pass->stream, block);
         fl_full_attention_run(&pass->attention, network, l, tokens, block);
         fl_block_attention_output(network, l, NULL, tokens, pass->stream, block);
@@ -207,6 +208,7 @@ static fl_status recall(fl_frozen_pass *pass, const fl_kept_sequence *kept, size
     size_t place = 0, floats = tokens * config_of(pass)->model_dim;
     for (size_t l = 0; l < pass->end; l++) {
         if (!pass->wanted[l]) continue;
+        FL_TRY(fl_network_go_on(pass->network, error));
         fl_frozen_layer view = view_of(pass, l, tokens);
         view.attention_input = kept->activations + 2 * place * floats;
         view.attention_output = view.attention_input + floats;

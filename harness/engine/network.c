@@ -121,6 +121,11 @@ void fl_network_destroy(fl_network *network) {
     fl_memory_free(network);
 }
 
+fl_status fl_network_go_on(const fl_network *network, fl_error *error) {
+    if (!fl_progress_cancelled(network->stop)) return FL_OK;
+    return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
+}
+
 void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits) {
     network->compute->ops->linear(network->compute, network->head, NULL, rows, hidden, logits);
 }

@@ -1,9 +1,11 @@
-/* Network: a frozen model's weights made ready for a compute backend. Immutable; shared by all sessions on one backend. */
+/* Network: a frozen model's weights made ready for a compute backend. Immutable but for `stop`; shared by all sessions on
+ * one backend. */
 #ifndef FL_ENGINE_NETWORK_H
 #define FL_ENGINE_NETWORK_H
 
 #include <stddef.h>
 
+#include "harness/base/progress.h"
 #include "harness/base/status.h"
 #include "harness/compute/compute.h"
 #include "harness/model/model.h"
@@ -25,10 +27,15 @@ typedef struct fl_network {
     fl_network_layer *layers;
     fl_attention_shape shape;
     float *vectors;         /* storage of all norms and biases */
+    const fl_progress *stop; /* asked before every layer of every pass whether to stop; borrowed, NULL: never */
 } fl_network;
 
 fl_status fl_network_create(const fl_model *model, fl_compute *compute, fl_network **out, fl_error *error);
 void fl_network_destroy(fl_network *network);
+
+/* FL_ERROR_CANCELLED when `stop` says so: what passes ask before each layer, so that an interrupt waits for one layer of one
+ * block of tokens at most. */
+fl_status fl_network_go_on(const fl_network *network, fl_error *error);
 
 /* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
 void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits);

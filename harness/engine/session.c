@@ -272,6 +272,7 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
     if (embedding != NULL) memcpy(embedding, session->stream, floats * sizeof(float));
     for (size_t l = 0; l < config->layers; l++) {
+        FL_TRY(fl_network_go_on(network, error));
         FL_TRY(forward_layer(session, l, tokens, session->position, wanted, hidden, observer, error));
     }
     session->position += tokens;
@@ -377,8 +378,10 @@ fl_status fl_session_forward_branches(fl_session *session, const fl_session_bran
     FL_TRY(reserve_activations(session, tokens, error));
     network->compute->ops->embed(network->compute, network->embedding, tokens, branches->ids,
                                  session->stream);
-    for (size_t l = 0; status == FL_OK && l < config_of(session)->layers; l++)
-        status = forward_branches_layer(session, branches, l, tokens, error);
+    for (size_t l = 0; status == FL_OK && l < config_of(session)->layers; l++) {
+        status = fl_network_go_on(network, error);
+        if (status == FL_OK) status = forward_branches_layer(session, branches, l, tokens, error);
+    }
     session->broken = status != FL_OK;
     for (size_t i = 0; i < branches->count; i++)
         if (branches->written[i] == SIZE_MAX) branches->written[i] = 0;
@@ -412,8 +415,10 @@ static fl_status forward_rows(fl_session *const *sessions, size_t count, const i
     fl_compute *compute = network->compute;
     FL_TRY(reserve_activations(first, count, error));
     compute->ops->embed(compute, network->embedding, count, ids, first->stream);
-    for (size_t l = 0; l < config_of(first)->layers; l++)
+    for (size_t l = 0; l < config_of(first)->layers; l++) {
+        FL_TRY(fl_network_go_on(network, error));
         FL_TRY(forward_batch_layer(sessions, count, l, hidden, error));
+    }
     return FL_OK;
 }
 

@@ -266,28 +266,50 @@ static void note_fit(const fl_training_job *job) {
     if (taken > 0) job->mechanism->fit = fl_train_config_fit(job->config, job->mechanism->fit);
 }
 
+/* What an interrupt came between after a step that was kept: its evaluation. */
+static fl_status catch_up(const fl_training_group *group, fl_error *error) {
+    for (size_t i = 0; i < group->count; i++) {
+        const fl_training_job *job = group->members[i].job;
+        if (job->history->steps > 0 && !job->history->diverged &&
+            due(job->config->evaluate_every, job->history->steps))
+            FL_TRY(evaluate(&group->members[i], error));
+    }
+    return FL_OK;
+}
+
+/* The step that the furthest behind are at, by all of those. */
+static fl_status make_step(fl_training_group *group, size_t step, size_t active, fl_training_add add,
+                           void *context, fl_error *error) {
+    double start = fl_training_clock();
+    FL_TRY(add_sequences(group, step, add, context, error));
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->members[i].active) take_step(group, &group->members[i]);
+    }
+    share_seconds(group, active, fl_training_clock() - start);
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->members[i].active) FL_TRY(follow_step(&group->members[i], error));
+    }
+    return FL_OK;
+}
+
+static fl_status finish(const fl_training_member *member, fl_error *error) {
+    note_fit(member->job);
+    if (member->job->history->diverged) return FL_OK;
+    FL_TRY(evaluate(member, error));
+    return save(member, error);
+}
+
 fl_status fl_training_group_run(fl_training_group *group, fl_training_add add, void *context,
                                 fl_error *error) {
     size_t step = 0, active = 0, steps = most_steps(group);
-    while (choose_members(group, &step, &active)) {
+    fl_status status = catch_up(group, error);
+    while (status == FL_OK && choose_members(group, &step, &active)) {
         fl_progress_report(group->progress, "training", step, steps);
         if (fl_progress_cancelled(group->progress)) return interrupt(group, step, steps, error);
-        double start = fl_training_clock();
-        FL_TRY(add_sequences(group, step, add, context, error));
-        for (size_t i = 0; i < group->count; i++) {
-            if (group->members[i].active) take_step(group, &group->members[i]);
-        }
-        share_seconds(group, active, fl_training_clock() - start);
-        for (size_t i = 0; i < group->count; i++) {
-            if (group->members[i].active) FL_TRY(follow_step(&group->members[i], error));
-        }
+        status = make_step(group, step, active, add, context, error);
     }
-    fl_progress_report(group->progress, "training", steps, steps);
-    for (size_t i = 0; i < group->count; i++) {
-        note_fit(group->members[i].job);
-        if (group->members[i].job->history->diverged) continue;
-        FL_TRY(evaluate(&group->members[i], error));
-        FL_TRY(save(&group->members[i], error));
-    }
-    return FL_OK;
+    if (status == FL_OK) fl_progress_report(group->progress, "training", steps, steps);
+    for (size_t i = 0; status == FL_OK && i < group->count; i++) status = finish(&group->members[i], error);
+    /* Within a step or an evaluation: the steps that were made are kept. */
+    return status == FL_ERROR_CANCELLED ? interrupt(group, step, steps, error) : status;
 }

@@ -90,7 +90,7 @@ static fl_status write_content(FILE *file, const char *path, const char *header,
         if (bytes > 0) fwrite(tensors[i].data, 1, bytes, file);
     }
     if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot write: %s", path, strerror(errno));
     }
     return FL_OK;
 }
@@ -105,13 +105,15 @@ static fl_status create_temporary(const char *path, char *temporary, size_t room
         if (descriptor < 0 && errno != EEXIST) break;
     }
     if (descriptor < 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot create: %s", temporary, strerror(errno));
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot create: %s", temporary,
+                            strerror(errno));
     }
     *out = fdopen(descriptor, "wb");
     if (*out == NULL) {
         close(descriptor);
         unlink(temporary);
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot open: %s", temporary, strerror(errno));
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot open: %s", temporary,
+                            strerror(errno));
     }
     return FL_OK;
 }
@@ -132,10 +134,12 @@ static fl_status write_and_rename(const char *path, char *temporary, size_t room
     FL_TRY(create_temporary(path, temporary, room, &file, error));
     fl_status status = write_content(file, path, header, tensors, count, error);
     if (fclose(file) != 0 && status == FL_OK) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: cannot write: %s", path, strerror(errno));
+        status =
+            fl_error_set(error, fl_status_of_write(errno), "%s: cannot write: %s", path, strerror(errno));
     }
     if (status == FL_OK && rename(temporary, path) != 0) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: cannot rename into place: %s", path, strerror(errno));
+        status = fl_error_set(error, fl_status_of_write(errno), "%s: cannot rename into place: %s", path,
+                              strerror(errno));
     }
     if (status != FL_OK) {
         unlink(temporary);

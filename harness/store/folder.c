@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +17,8 @@ static fl_status make_one(const char *path, fl_error *error) {
     if (mkdir(path, 0777) == 0) return FL_OK;
     int cause = errno;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return FL_OK;
-    return fl_error_set(error, FL_ERROR_IO, "%s: cannot make the directory: %s", path, strerror(cause));
+    return fl_error_set(error, fl_status_of_write(cause), "%s: cannot make the directory: %s", path,
+                        strerror(cause));
 }
 
 fl_status fl_folder_create(const char *path, fl_error *error) {
@@ -31,6 +34,24 @@ fl_status fl_folder_create(const char *path, fl_error *error) {
     if (status == FL_OK) status = make_one(part, error);
     fl_memory_free(part);
     return status;
+}
+
+fl_status fl_folder_check_writable(const char *path, fl_error *error) {
+    char *name = NULL;
+    FL_TRY(fl_folder_format(&name, error, "%s/.writable-XXXXXX", path));
+    int descriptor = mkstemp(name), cause = errno;
+    bool written = descriptor >= 0 && write(descriptor, "", 1) == 1;
+    if (descriptor >= 0 && !written) cause = errno;
+    /* Some file systems say only now that there is no room. */
+    if (descriptor >= 0 && close(descriptor) != 0 && written) {
+        cause = errno;
+        written = false;
+    }
+    if (descriptor >= 0) unlink(name);
+    fl_memory_free(name);
+    if (written) return FL_OK;
+    return fl_error_set(error, fl_status_of_write(cause), "%s: cannot be written to: %s", path,
+                        strerror(cause));
 }
 
 fl_status fl_folder_of(const char *path, char **out, fl_error *error) {
@@ -61,14 +82,15 @@ fl_status fl_folder_sync(const char *path, fl_error *error) {
         fsync(descriptor) != 0 && errno != EINVAL; /* EINVAL: a file system without sync for directories */
     int cause = errno;
     close(descriptor);
-    if (failed) return fl_error_set(error, FL_ERROR_IO, "%s: cannot sync: %s", path, strerror(cause));
+    if (failed)
+        return fl_error_set(error, fl_status_of_write(cause), "%s: cannot sync: %s", path, strerror(cause));
     return FL_OK;
 }
 
 fl_status fl_folder_publish(const char *temporary, const char *final, fl_error *error) {
     FL_TRY(fl_folder_sync(temporary, error));
     if (rename(temporary, final) != 0) {
-        return fl_error_set(error, FL_ERROR_IO, "%s: cannot rename to %s: %s", temporary, final,
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot rename to %s: %s", temporary, final,
                             strerror(errno));
     }
     char *directory = NULL;

@@ -6,6 +6,8 @@
 
 /* Makes a directory and those above it; one that is there is fine. */
 fl_status fl_folder_create(const char *path, fl_error *error);
+/* Makes and deletes a file in it: whether there is permission and room is known before anything is computed for it. */
+fl_status fl_folder_check_writable(const char *path, fl_error *error);
 /* *out = fl_memory block: `path` without its last name ("." when it has only one). */
 fl_status fl_folder_of(const char *path, char **out, fl_error *error);
 /* *out = fl_memory block: printf into a string of its own. */

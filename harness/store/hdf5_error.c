@@ -1,9 +1,15 @@
 #include "harness/store/hdf5_error.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 void fl_hdf5_be_silent(void) {
+    /* Where a close failed on a full disk, HDF5's exit handler would write to the dead file and crash. Every
+     * file is closed by whoever opened it, so the handler has nothing else to do. Must be the first call of
+     * HDF5. */
+    H5dont_atexit();
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 
@@ -29,6 +35,7 @@ static const char *explanation(const char *text) {
                       "locks: then set "
                       "HDF5_USE_FILE_LOCKING=FALSE"},
         {"No space left", ". The disk is full"},
+        {"quota exceeded", ". The quota of the disk is used up"},
         {"signature", ". It is no HDF5 file, or was not finished"},
         {"truncated", ". It was not finished when it was written, or not copied whole"},
     };
@@ -38,11 +45,21 @@ static const char *explanation(const char *text) {
     return "";
 }
 
+/* HDF5 passes the system's error on as its text. */
+static bool is_disk(const char *text) {
+    const int numbers[] = {ENOSPC, EDQUOT, EIO};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (strstr(text, strerror(numbers[i])) != NULL) return true;
+    }
+    return false;
+}
+
 fl_status fl_hdf5_error(fl_error *error, fl_status status, const char *file, const char *path,
                         const char *verb) {
     reason r = {"HDF5 gives no reason"};
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &r);
     H5Eclear2(H5E_DEFAULT);
+    if (status == FL_ERROR_IO && is_disk(r.text)) status = FL_ERROR_DISK;
     return fl_error_set(error, status, "%s: %s%scannot %s: %s%s", file, path != NULL ? path : "",
                         path != NULL ? ": " : "", verb, r.text, explanation(r.text));
 }
