@@ -42,6 +42,9 @@ static const completion_case cases[] = {
     {"frostline plan x.yaml --sl", WORDS("--slurm", "!--out")},
     {"frostline export x --format ", WORDS("csv", "npz", "latex", "!png")},
     {"frostline data ", WORDS("check", "list")},
+    {"frostline run x.yaml variant.wi", WORDS("variant.window=", "!variant.rule=")},
+    {"frostline config variant.cache.b", WORDS("variant.cache.budget", "!variant.window")},
+    {"frostline tasks arc", WORDS("arc_easy", "arc_challenge", "!mmlu")},
     {"frostline inspect runs", WORDS("runs_one.h5")},
 };
 
