@@ -320,7 +320,7 @@ static void test_older_results_are_kept_on_request_and_marked(void **state) {
     fl_memory_free(output);
     assert_int_equal(fl_frostline(NULL, "report %s --out %s", fl_inside("out"), fl_inside("r.html")), 0);
     output = fl_read_file(fl_inside("r.html"), &(size_t){0});
-    assert_non_null(strstr(output, "<span class=\"tag\">older</span></td>"));
+    assert_non_null(strstr(output, "<span class=\"tag\">older</span>"));
     assert_non_null(strstr(output, "Older: measured by other code"));
     fl_memory_free(output);
     assert_int_equal(fl_frostline(&output, "export %s --format csv", fl_inside("out")), 0);
