@@ -9,6 +9,7 @@
 #include "analysis/figure_style.h"
 #include "analysis/gnuplot.h"
 #include "analysis/output_file.h"
+#include "analysis/text_width.h"
 #include "harness/base/memory.h"
 
 enum { PATH_BYTES = 4096, FAR = 64 };
@@ -45,7 +46,7 @@ static int shape_of(const fl_figure_entry *entry) {
 }
 
 static double point_size(const fl_figure_view *view) {
-    return view->scattered ? 0.9 : 0.45;
+    return view->scattered ? 0.9 : 0.55;
 }
 
 /* Numbers. */
@@ -111,7 +112,7 @@ typedef struct axes {
 typedef struct layout {
     size_t columns, rows; /* of panels */
     double font, width, title, tick_width[FL_FIGURE_MOST_VIEWS];
-    double left, top, panel_width, panel_height, column_pitch, below, legend, note, height;
+    double left, top, panel_width, panel_height, column_pitch, below, x_name, legend, note, height;
     axes axes[FL_FIGURE_MOST_VIEWS];
     fl_legend_entry *entries; /* [entry_count] */
 } layout;
@@ -190,11 +191,24 @@ static void place_columns(const fl_figure *figure, layout *l) {
     l->column_pitch = l->panel_width + between;
 }
 
-static double panel_height(const layout *l, size_t panels) {
-    double share = l->columns == 1 ? (l->width < 320 ? 0.62 : 0.45) : 0.68;
-    double height = share * l->panel_width;
-    if (panels == 1 && height < 110) height = 110;
-    return height < 84 ? 84 : height > 230 ? 230 : height;
+/* At least as high as the names of its y axes are long. */
+static double panel_height(const fl_figure *figure, const layout *l) {
+    double share = l->columns == 1 ? (l->width < 320 ? 0.62 : 0.45) : 0.68, least = 84;
+    if (figure->panel_count == 1) least = 110;
+    for (size_t v = 0; v < figure->view_count; v++) {
+        const char *name = figure->views[v].y_label;
+        least = fmax(least, fmin(fl_text_width(name, strlen(name), l->font) + 4, 200));
+    }
+    return fmax(least, fmin(share * l->panel_width, 230));
+}
+
+/* Room for the names of the x axes, broken to the width of a panel. */
+static double x_name_height(const fl_figure *figure, const layout *l) {
+    const fl_page_type below = {.size = l->font};
+    double most = 0;
+    for (size_t v = 0; v < figure->view_count; v++)
+        most = fmax(most, fl_page_text_height(figure->views[v].x_label, &below, l->panel_width));
+    return most;
 }
 
 /* What a reader must know about the series of an entry, over all of them. */
@@ -262,7 +276,7 @@ static double row_title(const fl_figure *figure, const layout *l, size_t row) {
 static double row_top(const fl_figure *figure, const layout *l, size_t row) {
     double y = l->top + row_title(figure, l, 0);
     for (size_t r = 0; r < row; r++)
-        y += l->panel_height + (has_own_x(figure, l) ? l->below + 1.3 * l->font : 0) + gap +
+        y += l->panel_height + (has_own_x(figure, l) ? l->below + l->x_name : 0) + gap +
              row_title(figure, l, r + 1);
     return y;
 }
@@ -272,12 +286,13 @@ static void choose_heights(const fl_figure *figure, layout *l) {
     const fl_page_type title = {.size = l->font + 1, .bold = true}, small = {.size = l->font - 1};
     const fl_legend legend = legend_of(figure, l);
     l->title = fl_page_text_height(figure->title, &title, inner);
-    l->panel_height = panel_height(l, figure->panel_count);
-    l->below = tick_gap + 1.3 * l->font; /* numbers; the name of x is as high again */
+    l->panel_height = panel_height(figure, l);
+    l->below = tick_gap + 1.3 * l->font; /* numbers */
+    l->x_name = x_name_height(figure, l);
     l->top = edge + l->title + (l->title > 0 ? 5 : 2);
     l->legend = fl_legend_height(&legend, l->font);
     l->note = fl_page_text_height(figure->note, &small, inner);
-    double last = row_top(figure, l, l->rows - 1) + l->panel_height + l->below + 1.3 * l->font;
+    double last = row_top(figure, l, l->rows - 1) + l->panel_height + l->below + l->x_name;
     l->height = last + 5 + l->legend + (l->note > 0 ? 4 : 0) + l->note + edge;
 }
 
@@ -314,6 +329,10 @@ static panel find_panel(const fl_figure *figure, const layout *l, size_t cell) {
     return p;
 }
 
+static double legend_top(const layout *l) {
+    return l->height - edge - l->note - (l->note > 0 ? 4 : 0) - l->legend;
+}
+
 /* Titles, names of axes, legend and note: drawn with the first panel. */
 static void write_texts(fl_page *page, const fl_figure *figure, const layout *l) {
     double inner = l->width - 2 * edge, y = l->height - edge - l->note;
@@ -322,7 +341,7 @@ static void write_texts(fl_page *page, const fl_figure *figure, const layout *l)
     const fl_legend legend = legend_of(figure, l);
     fl_page_text(page, edge, edge, inner, figure->title, &title);
     fl_page_text(page, edge, y, inner, figure->note, &small);
-    fl_legend_draw(page, &legend, l->left, y - (l->note > 0 ? 4 : 0) - l->legend);
+    fl_legend_draw(page, &legend, l->left, legend_top(l));
 }
 
 static bool has_panel_below(const fl_figure *figure, const layout *l, size_t cell) {
@@ -341,9 +360,10 @@ static void write_names(fl_page *page, const fl_figure *figure, const layout *l,
         fl_page_text(page, p.left, p.top - 2 - height, l->panel_width, title, &head);
     }
     if (has_own_x(figure, l) || !has_panel_below(figure, l, cell))
-        fl_page_text(page, (p.left + p.right) / 2, p.bottom + l->below - 2, l->width, view->x_label, &below);
+        fl_page_text(page, (p.left + p.right) / 2, p.bottom + l->below - 2, l->panel_width, view->x_label,
+                     &below);
     if (is_numbered(figure, l, p.column))
-        fl_page_text(page, p.left - numbers_of(l, p.view), (p.top + p.bottom) / 2, l->width, view->y_label,
+        fl_page_text(page, p.left - numbers_of(l, p.view), (p.top + p.bottom) / 2, l->height, view->y_label,
                      &beside);
 }
 
@@ -460,6 +480,8 @@ static fl_status write_script(const fl_figure *figure, const layout *l, const ch
     write_texts(&page, figure, l);
     for (size_t cell = 0; cell < figure->panel_count * figure->view_count; cell++)
         write_panel(&page, figure, l, cell);
+    const fl_legend legend = legend_of(figure, l);
+    fl_legend_plot(&page, &legend, l->left, legend_top(l));
     fl_page_close(&page);
     return fl_output_file_close(&file, error);
 }

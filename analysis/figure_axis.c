@@ -54,6 +54,14 @@ static void place_linear_ticks(fl_axis *axis, double step) {
     }
 }
 
+/* One place alone, of what ends where the data end: in the middle, with its number. */
+static void fit_place(double at, bool whole, fl_axis *out) {
+    double room = whole || !(fabs(at) > 0) ? 1 : least_share * fabs(at);
+    out->low = at - room;
+    out->high = at + room;
+    add_tick(out, at);
+}
+
 static void fit_linear(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out) {
     double low = span->count > 0 ? span->least : 0, high = span->count > 0 ? span->most : 1;
     double size = fmax(fabs(low), fabs(high));
@@ -63,9 +71,12 @@ static void fit_linear(const fl_axis_span *span, const fl_axis_wish *wish, fl_ax
         low = fmax(middle - least_share / 2 * size, low >= 0 ? 0 : -HUGE_VAL);
         high = middle + least_share / 2 * size;
     }
+    if (!(high > low) && wish->tight) {
+        fit_place(low, wish->whole, out);
+        return;
+    }
     if (!(high > low)) {
         double room = size > 0 ? least_share * size : 1;
-        if (wish->whole) room = 1;
         high += room;
         low -= low >= room ? room : 0;
     }

@@ -98,7 +98,8 @@ static fl_legend legend_of(const layout *l) {
 }
 
 static void lay_out(const fl_dots *dots, const fl_figure_look *look, layout *l) {
-    const fl_page_type title = {.size = fl_page_font(look) + 1, .bold = true};
+    const fl_page_type title = {.size = fl_page_font(look) + 1, .bold = true},
+                       below = {.size = fl_page_font(look)};
     l->width = fl_page_width(look);
     l->font = fl_page_font(look);
     for (size_t i = 0; i < dots->rows; i++) {
@@ -115,7 +116,12 @@ static void lay_out(const fl_dots *dots, const fl_figure_look *look, layout *l) 
     l->top = edge + fl_page_text_height(dots->title, &title, l->width - 2 * edge) + 5;
     l->bottom = l->top;
     for (size_t i = 0; i < dots->rows; i++) l->bottom += row_height(dots, l, i);
-    l->height = l->bottom + tick_gap + 2 * 1.3 * l->font + 6 + l->legend + edge;
+    l->height = l->bottom + tick_gap + 1.3 * l->font +
+                fl_page_text_height(dots->x_label, &below, l->right - l->left) + 6 + l->legend + edge;
+}
+
+static double legend_top(const layout *l) {
+    return l->height - edge - l->legend;
 }
 
 static void write_texts(fl_page *page, const fl_dots *dots, const layout *l) {
@@ -125,9 +131,9 @@ static void write_texts(fl_page *page, const fl_dots *dots, const layout *l) {
                        word = {.size = l->font - 1, .align = FL_PAGE_RIGHT};
     const fl_legend legend = legend_of(l);
     fl_page_text(page, edge, edge, l->width - 2 * edge, dots->title, &title);
-    fl_page_text(page, (l->left + l->right) / 2, l->bottom + tick_gap + 1.3 * l->font - 2, l->width,
+    fl_page_text(page, (l->left + l->right) / 2, l->bottom + tick_gap + 1.3 * l->font - 2, l->right - l->left,
                  dots->x_label, &below);
-    fl_legend_draw(page, &legend, edge, l->height - edge - l->legend);
+    fl_legend_draw(page, &legend, edge, legend_top(l));
     double y = l->top;
     for (size_t i = 0; i < dots->rows; i++) {
         double height = row_height(dots, l, i);
@@ -161,16 +167,22 @@ static void write_rows(FILE *stream, const fl_dots *dots, const layout *l) {
     fputs(")\n", stream);
 }
 
-static void write_upright(FILE *stream, double at, const layout *l, const char *dash) {
-    if (!isfinite(at) || (l->axis.log && at <= 0)) return;
-    fprintf(stream,
-            "set arrow from first %.9g,graph 0 to first %.9g,graph 1 nohead lc rgb '%s' dt %s lw 1.2\n", at,
-            at, black, dash);
+/* The two ends of an upright line, as data: every terminal knows its dashes then. */
+static void write_ends(FILE *stream, const char *name, double at, const layout *l) {
+    if (isfinite(at))
+        fprintf(stream, "$%s << end\n%.9g,0\n%.9g,%.6g\nend\n", name, at, at, l->bottom - l->top);
+}
+
+static void write_upright(FILE *stream, const char *name, double at, const char *dash) {
+    if (isfinite(at))
+        fprintf(stream, ", \\\n     $%s using 1:2 with lines lc rgb '%s' dt %s lw 1.2", name, black, dash);
 }
 
 static void write_plot(FILE *stream, const fl_dots *dots) {
     /* NaN is a plot too: with no value at all the page is drawn. */
     fputs("plot NaN", stream);
+    write_upright(stream, "full", dots->full, "1");
+    write_upright(stream, "chance", dots->chance, fl_figure_dash(2));
     if (any(dots->linear_off, dots->rows)) {
         fprintf(stream,
                 ", \\\n     '%s.csv' skip 1 using 5:(middle[$0+1]):($2-$5):(0) with vectors nohead lc rgb "
@@ -204,9 +216,12 @@ static fl_status write_script(const fl_dots *dots, const layout *l, const char *
     fputs("set border 1\nset grid ytics lt 1 lc rgb '#e8e8e8' lw 0.7\n", file.stream);
     fl_axis_write(file.stream, &l->axis, 'x', true);
     write_rows(file.stream, dots, l);
-    write_upright(file.stream, dots->full, l, "1");
-    write_upright(file.stream, dots->chance, l, fl_figure_dash(2));
+    write_ends(file.stream, "full", dots->full, l);
+    write_ends(file.stream, "chance", dots->chance, l);
     write_plot(file.stream, dots);
+    fl_page_clear(&page);
+    const fl_legend legend = legend_of(l);
+    fl_legend_plot(&page, &legend, edge, legend_top(l));
     fl_page_close(&page);
     return fl_output_file_close(&file, error);
 }

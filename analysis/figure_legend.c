@@ -69,23 +69,48 @@ double fl_legend_height(const fl_legend *legend, double font) {
     return lay_out(legend, font).height;
 }
 
-static void draw_entry(fl_page *page, const fl_legend_entry *entry, const layout *l, double x, double y) {
-    char buffer[TEXT_BYTES];
-    double middle = y + 0.65 * l->type.size;
-    if (entry->line > 0)
-        fl_page_line(page, x, middle, x + sample, middle, entry->colour, entry->dash, entry->line);
-    if (entry->shape > 0)
-        fl_page_point(page, x + sample / 2, middle, entry->shape, entry->point, entry->colour);
-    fl_page_text(page, x + sample + sample_gap, y, l->text_width, text_of(entry, buffer), &l->type);
+/* The middle of the first line of an entry. */
+typedef struct spot {
+    double x, y;
+} spot;
+
+static spot find_spot(const fl_legend *legend, const layout *l, size_t entry, double left, double top) {
+    size_t row = entry % l->rows;
+    for (size_t r = 0; r < row; r++) top += row_height(legend, l, r);
+    return (spot){left + l->left[entry / l->rows], top + 0.65 * l->type.size};
 }
 
 void fl_legend_draw(fl_page *page, const fl_legend *legend, double left, double top) {
+    char buffer[TEXT_BYTES];
     layout l = lay_out(legend, page->font);
-    for (size_t r = 0; r < l.rows; r++) {
-        for (size_t c = 0; c < l.columns; c++) {
-            size_t i = c * l.rows + r;
-            if (i < legend->count) draw_entry(page, &legend->entries[i], &l, left + l.left[c], top);
-        }
-        top += row_height(legend, &l, r);
+    for (size_t i = 0; i < legend->count; i++) {
+        const fl_legend_entry *entry = &legend->entries[i];
+        spot at = find_spot(legend, &l, i, left, top);
+        if (entry->shape > 0)
+            fl_page_point(page, at.x + sample / 2, at.y, entry->shape, entry->point, entry->colour);
+        fl_page_text(page, at.x + sample + sample_gap, at.y - 0.65 * l.type.size, l.text_width,
+                     text_of(entry, buffer), &l.type);
     }
+}
+
+void fl_legend_plot(fl_page *page, const fl_legend *legend, double left, double top) {
+    layout l = lay_out(legend, page->font);
+    bool any = false;
+    for (size_t i = 0; i < legend->count; i++) {
+        spot at = find_spot(legend, &l, i, left, top);
+        if (legend->entries[i].line <= 0) continue;
+        fprintf(page->stream, "$sample%zu << end\n%.2f,%.2f\n%.2f,%.2f\nend\n", i, at.x, at.y, at.x + sample,
+                at.y);
+        any = true;
+    }
+    if (!any) return;
+    fl_page_place_whole(page);
+    fputs("plot NaN", page->stream);
+    for (size_t i = 0; i < legend->count; i++) {
+        const fl_legend_entry *entry = &legend->entries[i];
+        if (entry->line <= 0) continue;
+        fprintf(page->stream, ", \\\n     $sample%zu using 1:2 with lines lc rgb '%s' dt %s lw %g", i,
+                entry->colour, entry->dash, entry->line);
+    }
+    fputc('\n', page->stream);
 }

@@ -21,11 +21,11 @@ double fl_page_font(const fl_figure_look *look) {
 
 static void set_terminal(FILE *stream, const fl_page *page, const char *name, const fl_figure_look *look) {
     if (strcmp(look->format, "pdf") == 0) {
-        fprintf(
-            stream,
-            "set terminal pdfcairo noenhanced size %.4fin,%.4fin fontscale 0.75 pointscale 0.4 font 'DejaVu "
-            "Sans,%g'\n",
-            page->width / 72, page->height / 72, page->font);
+        fprintf(stream,
+                "set terminal pdfcairo noenhanced size %.4fin,%.4fin fontscale 0.75 linewidth 1.3 pointscale "
+                "0.6 font 'DejaVu "
+                "Sans,%g'\n",
+                page->width / 72, page->height / 72, page->font);
     } else if (strcmp(look->format, "svg") == 0) {
         /* Element names of several pictures in one page must not collide. */
         fprintf(
@@ -44,8 +44,11 @@ static void set_terminal(FILE *stream, const fl_page *page, const char *name, co
 }
 
 void fl_page_open(fl_page *page, FILE *stream, const char *name, const fl_figure_look *look, double height) {
-    *page = (fl_page){
-        .stream = stream, .width = fl_page_width(look), .height = height, .font = fl_page_font(look)};
+    *page = (fl_page){.stream = stream,
+                      .width = fl_page_width(look),
+                      .height = height,
+                      .font = fl_page_font(look),
+                      .has_bold = strcmp(look->format, "svg") != 0};
     fputs("set encoding utf8\n", stream);
     set_terminal(stream, page, name, look);
     fprintf(stream,
@@ -82,8 +85,9 @@ static void write_line(fl_page *page, double x, double y, const char *text, size
     fputs("set label ", page->stream);
     fl_figure_quote(page->stream, text, bytes);
     fprintf(page->stream, " at screen %.5f,%.5f %s font 'DejaVu Sans%s,%g' tc rgb '%s'%s front\n",
-            x_of(page, x), y_of(page, y), aligns[type->align], type->bold ? ":Bold" : "", type->size,
-            type->colour != NULL ? type->colour : "#000000", type->upright ? " rotate by 90" : "");
+            x_of(page, x), y_of(page, y), aligns[type->align], type->bold && page->has_bold ? ":Bold" : "",
+            type->size, type->colour != NULL ? type->colour : "#000000",
+            type->upright ? " rotate by 90" : "");
 }
 
 double fl_page_text(fl_page *page, double x, double y, double width, const char *text,
@@ -101,13 +105,6 @@ double fl_page_text(fl_page *page, double x, double y, double width, const char 
     return height;
 }
 
-void fl_page_line(fl_page *page, double from_x, double from_y, double to_x, double to_y, const char *colour,
-                  const char *dash, double points) {
-    fprintf(page->stream,
-            "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lc rgb '%s' dt %s lw %g front\n",
-            x_of(page, from_x), y_of(page, from_y), x_of(page, to_x), y_of(page, to_y), colour, dash, points);
-}
-
 void fl_page_point(fl_page *page, double x, double y, int shape, double size, const char *colour) {
     fprintf(page->stream, "set label '' at screen %.5f,%.5f point pt %d ps %g lc rgb '%s' front\n",
             x_of(page, x), y_of(page, y), shape, size, colour);
@@ -118,6 +115,14 @@ void fl_page_place(fl_page *page, double left, double top, double right, double 
             "set lmargin at screen %.5f\nset rmargin at screen %.5f\nset tmargin at screen %.5f\n"
             "set bmargin at screen %.5f\n",
             x_of(page, left), x_of(page, right), y_of(page, top), y_of(page, bottom));
+}
+
+void fl_page_place_whole(fl_page *page) {
+    fl_page_place(page, 0, 0, page->width, page->height);
+    fprintf(page->stream,
+            "unset logscale\nunset border\nunset xtics\nunset ytics\nunset grid\nset xrange [0:%g]\n"
+            "set yrange [%g:0]\n",
+            page->width, page->height);
 }
 
 void fl_page_clear(fl_page *page) {

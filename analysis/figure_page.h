@@ -23,6 +23,7 @@ enum { FL_FIGURE_SINGLE_MILLIMETRES = 84, FL_FIGURE_DOUBLE_MILLIMETRES = 174 };
 typedef struct fl_page {
     FILE *stream;
     double width, height, font; /* points; of the ordinary lettering */
+    bool has_bold;              /* gnuplot's SVG has no bold lettering */
 } fl_page;
 
 double fl_page_width(const fl_figure_look *look);
@@ -48,13 +49,14 @@ double fl_page_text_height(const char *text, const fl_page_type *type, double wi
 double fl_page_text(fl_page *page, double x, double y, double width, const char *text,
                     const fl_page_type *type);
 
-void fl_page_line(fl_page *page, double from_x, double from_y, double to_x, double to_y, const char *colour,
-                  const char *dash, double points);
 /* gnuplot's pointtype. */
 void fl_page_point(fl_page *page, double x, double y, int shape, double size, const char *colour);
 
 /* Where the axes of the next plot lie. What the page's texts drew so far is drawn with that plot. */
 void fl_page_place(fl_page *page, double left, double top, double right, double bottom);
+/* Axes that are the page itself, in points, for what only a plot can draw: SVG has dashes of its own in no
+ * other place. */
+void fl_page_place_whole(fl_page *page);
 /* Between two plots: what belongs to the page has been drawn. */
 void fl_page_clear(fl_page *page);
 

@@ -221,11 +221,13 @@ static fl_status refuse_facet(const fl_run_set *set, const char *facet, fl_error
     list_candidates(set, all, &count);
     for (size_t i = 0; i < count; i++) names[i] = all[i].name;
     const char *near = fl_suggest(facet, names, count);
-    return fl_error_set(
-        error, FL_ERROR_ARGUMENT,
-        "facet: no run has a key \"%s\"%s%s; rule, exact_set, model, text, none, or a key of the "
-        "configuration",
-        facet, near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+    if (near != NULL)
+        return fl_error_set(error, FL_ERROR_ARGUMENT, "facet: no run has a key \"%s\"; did you mean %s?",
+                            facet, near);
+    return fl_error_set(error, FL_ERROR_ARGUMENT,
+                        "facet: no run has a key \"%s\"; it is rule, exact_set, model, text, none, or a key "
+                        "of the configuration",
+                        facet);
 }
 
 static fl_status divide_as_asked(const fl_run_set *set, division *d, const char *facet, char key[KEY_BYTES],

@@ -709,9 +709,26 @@ bool fl_variant_has_exact_set(const fl_variant *variant) {
     return variant->window > 0 || variant->sinks > 0 || variant->cache_budget > 0;
 }
 
+/* Equal sinks, window and cache. */
+static bool same_exact_tokens(const fl_variant *a, const fl_variant *b) {
+    bool same_cache = a->cache_budget == b->cache_budget && (a->cache_budget == 0 || a->route == b->route);
+    return a->sinks == b->sinks && a->window == b->window && same_cache;
+}
+
+bool fl_variant_same_exact_set(const fl_variant *variant, const fl_variant *other) {
+    if (variant->lora_rank > 0 || other->lora_rank > 0) return false; /* each has its own adapters */
+    if (!same_exact_tokens(variant, other) || variant->softmax_hardest != other->softmax_hardest)
+        return false;
+    if (variant->softmax_layer_count != other->softmax_layer_count) return false;
+    for (size_t i = 0; i < variant->softmax_layer_count; i++) {
+        if (variant->softmax_layers[i] != other->softmax_layers[i]) return false;
+    }
+    return true;
+}
+
 bool fl_variant_shares_exact_set(const fl_variant *variant, const fl_variant *other) {
-    return fl_variant_has_exact_set(variant) && variant->cache_budget == 0 && other->cache_budget == 0 &&
-           variant->sinks == other->sinks && variant->window == other->window;
+    return fl_variant_has_exact_set(variant) && variant->cache_budget == 0 &&
+           same_exact_tokens(variant, other);
 }
 
 bool fl_variant_layer_is_softmax(const fl_variant *variant, size_t layer) {

@@ -101,7 +101,11 @@ fl_status fl_variant_set_softmax_layers(fl_variant *variant, const size_t *layer
 /* Whether the exact set can ever hold a key, and whether there is a linear branch at all. */
 bool fl_variant_has_exact_set(const fl_variant *variant);
 bool fl_variant_has_linear(const fl_variant *variant);
-/* Whether both have the same exact set at all times: equal sinks and window, no routed cache. */
+/* Whether both keep the same tokens exactly, whatever their linear part: equal sinks, window and cache (budget and route), the
+ * same layers softmax, no adapters, which change the keys. Their linear-off baselines are one. */
+bool fl_variant_same_exact_set(const fl_variant *variant, const fl_variant *other);
+/* Whether, in a layer that is softmax in neither, the softmax over the exact set can be computed once for both: equal sinks and
+ * window, and no routed cache, which may ask the state. */
 bool fl_variant_shares_exact_set(const fl_variant *variant, const fl_variant *other);
 const char *fl_merge_name(fl_merge merge);
 const char *fl_route_name(fl_route route);

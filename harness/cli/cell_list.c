@@ -110,18 +110,6 @@ const char *fl_cell_tier(const fl_cell_work *cell) {
     return fit != FL_FIT_NONE && variant->lora_rank > 0 ? "adapted" : names[fit];
 }
 
-bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b) {
-    if (a->lora_rank > 0 || b->lora_rank > 0) return false; /* every cell has its own adapters */
-    if (a->window != b->window || a->sinks != b->sinks || a->cache_budget != b->cache_budget) return false;
-    if (a->cache_budget > 0 && a->route != b->route) return false;
-    if (a->softmax_layer_count != b->softmax_layer_count || a->softmax_hardest != b->softmax_hardest)
-        return false;
-    for (size_t i = 0; i < a->softmax_layer_count; i++) {
-        if (a->softmax_layers[i] != b->softmax_layers[i]) return false;
-    }
-    return true;
-}
-
 /* A run file that opens and says that it holds results. Notes whether it holds a self check that failed, and
  * whether other code has made it. */
 static bool is_complete(fl_cell_work *cell) {

@@ -113,7 +113,4 @@ bool fl_cell_has_training(const fl_cell_work *cell);
 /* "untrained", "calibrated", "trained" or "adapted" (with fitted LoRA): how the cell's mechanism parameters came about. */
 const char *fl_cell_tier(const fl_cell_work *cell);
 
-/* Run-to-run comparisons: do two mechanisms keep the same tokens exactly? */
-bool fl_cell_same_exact_set(const fl_variant *a, const fl_variant *b);
-
 #endif

@@ -56,7 +56,7 @@ static size_t mechanism_count(const batch *b) {
 static size_t find_linear_off(const batch *b, const fl_variant *off) {
     for (size_t i = 0; i < mechanism_count(b); i++) {
         const fl_variant *variant = b->mechanisms[i]->variant;
-        if (is_linear_off(variant) && fl_cell_same_exact_set(variant, off)) return i;
+        if (is_linear_off(variant) && fl_variant_same_exact_set(variant, off)) return i;
     }
     return NONE;
 }

@@ -16,6 +16,7 @@
 #include "harness/base/memory.h"
 #include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
+#include "tests/support/svg_texts.h"
 #include "tests/support/sweep_fixture.h"
 
 enum { PATH_BYTES = 1024, COMMAND_BYTES = 4096 };
@@ -157,6 +158,88 @@ static void test_runs_without_numbers_are_told(void **state) {
     expect(1, arguments, "softmax layers");
 }
 
+static void test_some_runs_in_panels_at_the_width_of_a_column(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    need_gnuplot(__func__);
+    char *output = NULL;
+    int code = plot(
+        &output,
+        "%s --kind nmse --format svg --filter 'rule=gla|kda and kda*' --facet exact_set --title 'It'\"'\"'s' "
+        "--width single --out %s",
+        runs, fl_inside("p"));
+    if (code != 0) fail_msg("%s", output);
+    fl_memory_free(output);
+    const char *path = fl_inside("p/nmse.svg");
+    fl_svg_text *texts = NULL;
+    size_t count = 0;
+    double width = 0, height = 0;
+    fl_svg_texts_check(path);
+    fl_svg_texts_read(path, &texts, &count, &width, &height);
+    fl_memory_free(texts);
+    assert_true(fabs(width - 84 / 25.4 * 96) <= 1);
+    assert_true(fl_svg_texts_have(path, "It's"));
+    char *numbers = fl_read_file(fl_inside("p/nmse_by_layer.csv"), NULL);
+    assert_null(strstr(numbers, "softmax,"));
+    assert_null(strstr(numbers, "gla"));
+    assert_non_null(strstr(numbers, "kda"));
+    fl_memory_free(numbers);
+    fl_memory_free(fl_read_file(fl_inside("p/nmse_by_position.csv"), NULL));
+    fl_memory_free(fl_read_file(fl_inside("p/nmse.gp"), NULL));
+}
+
+static void test_wrong_choices_are_named(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    static const char *const cases[][3] = {
+        {"2", "--width 5", "--width is single, double or 40 to 1000 millimetres"},
+        {"2", "--width wide", "not \"wide\""},
+        {"1", "--filter ruel=kda", "filter: no run has a key \"ruel\""},
+        {"1", "--filter 'mamba*'", "no run is left; labels are like"},
+        {"1", "--kind layers --facet rulee", "did you mean rule?"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char arguments[COMMAND_BYTES];
+        snprintf(arguments, sizeof arguments, "%s %s --out %s", runs, cases[i][1], fl_inside("p"));
+        expect(cases[i][0][0] - '0', arguments, cases[i][2]);
+    }
+}
+
+static void test_no_text_of_any_picture_is_clipped_or_written_over(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    need_gnuplot(__func__);
+    static const char *const widths[] = {"single", "double"};
+    for (size_t i = 0; i < 2; i++) {
+        char *output = NULL, *rest = NULL;
+        int code = plot(&output, "%s --format svg --width %s --out %s", runs, widths[i], fl_inside("p"));
+        if (code != 0) fail_msg("%s", output);
+        size_t pictures = 0;
+        for (char *line = strtok_r(output, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+            fl_svg_texts_check(line);
+            pictures++;
+        }
+        assert_true(pictures >= 14);
+        fl_memory_free(output);
+    }
+}
+
+static void test_a_picture_that_fails_is_no_failure_of_the_experiment(void **state) {
+    fl_sweep_fixture(__func__);
+    (void)state;
+    char *output = NULL;
+    const char *folder = fl_sweep_fixture_folder();
+    char command[COMMAND_BYTES];
+    snprintf(command, sizeof command,
+             "printf '#!/bin/sh\\necho broken; exit 3\\n' > %s && chmod +x %s && PATH=%s:$PATH %s run "
+             "%s/sweep.yaml "
+             "train.steps=1 tasks=[] --out %s",
+             fl_inside("gnuplot"), fl_inside("gnuplot"), fl_test_folder(), fl_program_path(), folder,
+             fl_inside("r"));
+    int code = fl_run_command(command, &output);
+    if (code != 0 || strstr(output, "no picture: gnuplot failed") == NULL) fail_msg("%d: %s", code, output);
+    fl_memory_free(output);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
@@ -168,6 +251,10 @@ int main(void) {
         TEST(test_scores_carry_error_full_model_linear_off_and_chance),
         TEST(test_without_gnuplot_the_numbers_are_there_all_the_same),
         TEST(test_runs_without_numbers_are_told),
+        TEST(test_some_runs_in_panels_at_the_width_of_a_column),
+        TEST(test_wrong_choices_are_named),
+        TEST(test_no_text_of_any_picture_is_clipped_or_written_over),
+        TEST(test_a_picture_that_fails_is_no_failure_of_the_experiment),
     };
     return cmocka_run_group_tests(tests, NULL, fl_sweep_fixture_remove);
 }
