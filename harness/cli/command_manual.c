@@ -16,6 +16,11 @@ static const entry exit_statuses[] = {
     {"0", "All that was asked for is done."},
     {"1", "Something failed; standard error says what and where."},
     {"2", "Wrong usage: an unknown flag, a missing argument."},
+    {"3", "Made (a report, a table, a picture), but without files that cannot be read; they are named."},
+    {"75", "Nothing went wrong here, but other processes still work on cells: the same command later has "
+           "them all."},
+    {"130, 143",
+     "Interrupted, or ended by SIGTERM; what was finished is kept, and the same command goes on."},
 };
 
 static const entry environment[] = {

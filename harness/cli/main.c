@@ -13,12 +13,14 @@
 #include "harness/config/options.h"
 #include "harness/compute/cpu_kernels.h"
 
-enum { MAX_COMMANDS = 64 };
+enum { MAX_COMMANDS = 64, SUMMARY_COLUMN = 15 };
 
 static void print_commands(FILE *stream) {
     fprintf(stream, "usage: frostline COMMAND [ARGUMENT...]\n\n");
-    for (size_t i = 0; fl_commands[i] != NULL; i++)
-        fprintf(stream, "  %-12s %s\n", fl_commands[i]->name, fl_commands[i]->summary);
+    for (size_t i = 0; fl_commands[i] != NULL; i++) {
+        fprintf(stream, "  %-12s ", fl_commands[i]->name);
+        fl_help_wrap(stream, SUMMARY_COLUMN, SUMMARY_COLUMN, fl_commands[i]->summary);
+    }
     fprintf(stream, "\nfrostline COMMAND --help says more. --version names this build.\n");
 }
 

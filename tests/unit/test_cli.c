@@ -110,7 +110,9 @@ static void test_help_is_there_for_every_command(void **state) {
     char *all = NULL, *output = NULL;
     assert_int_equal(fl_frostline(&all, "--help"), 0);
     size_t count = 0;
-    for (const char *line = all; (line = strstr(line, "\n  ")) != NULL; line += 3, count++) {
+    for (const char *line = all; (line = strstr(line, "\n  ")) != NULL; line += 3) {
+        if (line[3] == ' ') continue; /* a summary goes on */
+        count++;
         char name[32], usage[64], example[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(line + 3, " "), line + 3);
         snprintf(usage, sizeof usage, "usage: frostline %s", name);
@@ -132,7 +134,7 @@ static void test_help_is_there_for_every_command(void **state) {
 static void test_help_fits_a_terminal(void **state) {
     (void)state;
     char *output = NULL;
-    assert_int_equal(fl_frostline(&output, "run --help"), 0);
+    assert_int_equal(fl_shell(&output, "\"$FROSTLINE\" --help; \"$FROSTLINE\" run --help"), 0);
     for (char *line = strtok(output, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         if (strncmp(line, "  frostline", 11) != 0 && strlen(line) > 80) fail_msg("too wide: %s", line);
     }
