@@ -43,6 +43,12 @@ static const char *number(double value, const char *format, char out[NUMBER_BYTE
     return out;
 }
 
+/* A difference: three digits, and thousands in full. */
+static const char *signed_number(double value, char out[NUMBER_BYTES]) {
+    const bool large = fabs(value) >= 1e3 && fabs(value) < 1e7;
+    return number(value, large ? "%+.0f" : "%+.3g", out);
+}
+
 /* One row of the table as texts. */
 static void fill_row(const fl_run_comparison *c, const fl_figure_difference *figure,
                      char cells[COLUMNS][CELL_BYTES]) {
@@ -52,11 +58,11 @@ static void fill_row(const fl_run_comparison *c, const fl_figure_difference *fig
     snprintf(cells[1], CELL_BYTES, "%s", figure->figure);
     number(figure->first, "%.5g", cells[2]);
     number(figure->second, "%.5g", cells[3]);
-    number(difference->estimate, "%+.3g", cells[4]);
+    signed_number(difference->estimate, cells[4]);
     snprintf(cells[5], CELL_BYTES, "-");
     if (difference->known)
-        snprintf(cells[5], CELL_BYTES, "%s .. %s", number(difference->low, "%+.3g", low),
-                 number(difference->high, "%+.3g", high));
+        snprintf(cells[5], CELL_BYTES, "%s .. %s", signed_number(difference->low, low),
+                 signed_number(difference->high, high));
     number(difference->p, difference->p < 0.001 ? "%.0e" : "%.3f", cells[6]);
     snprintf(cells[7], CELL_BYTES, "%zu", difference->sequences);
 }
