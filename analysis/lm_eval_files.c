@@ -17,11 +17,13 @@
 
 enum { TIME_BYTES = 32 };
 
-/* Runs of characters that a file name should not hold become "__", as lm-evaluation-harness does it. */
+/* Runs of characters that a file name should not hold become "__", as lm-evaluation-harness does it. What only leads there
+ * ("/", "./", "../") is left out: the name of a folder that begins with a dot would be hidden. */
 static fl_status sanitise(const char *name, char **out, fl_error *error) {
     static const char bad[] = "\"<>:/|\\?*[]";
     FL_TRY(FL_ALLOCATE(out, 2 * strlen(name) + 1, error));
     char *to = *out;
+    name += strspn(name, "./");
     for (; *name != '\0'; name++) {
         if (strchr(bad, *name) == NULL) {
             *to++ = *name;

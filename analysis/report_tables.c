@@ -8,7 +8,7 @@
 #include "analysis/equal_bytes.h"
 #include "analysis/html.h"
 #include "analysis/run_scores.h"
-#include "analysis/run_tables.h"
+#include "analysis/run_columns.h"
 #include "harness/base/memory.h"
 
 enum { NAME_BYTES = 512 };
@@ -159,7 +159,7 @@ static fl_status write_tidy_table(const fl_run_set *set, FILE *stream, fl_error 
     fl_table table;
     char *csv = NULL;
     size_t bytes = 0;
-    FL_TRY(fl_run_tables_summary(set, &table, error));
+    FL_TRY(fl_run_columns_every_run(set, &table, error));
     FILE *text = open_memstream(&csv, &bytes);
     if (text != NULL) fl_table_write_csv(&table, text);
     bool is_written = text != NULL && fclose(text) == 0;

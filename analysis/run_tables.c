@@ -1,11 +1,9 @@
 #include "analysis/run_tables.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/store/dataset_axes.h"
-#include "analysis/run_scores.h"
 #include "harness/base/memory.h"
 #include "harness/store/folder.h"
 #include "harness/store/run_file.h"
@@ -50,10 +48,9 @@ static const char *identity_of(const fl_run_entry *run, const char *key) {
     return run->label;
 }
 
-static fl_status add_identity(const fl_run_set *set, const row_range *ranges, bool with_label,
-                              fl_table *table, fl_error *error) {
-    static const char *const names[] = {"run_id", "tier", "status"};
-    if (with_label) FL_TRY(add_text_column(set, ranges, "label", identity_of, "label", table, error));
+static fl_status add_identity(const fl_run_set *set, const row_range *ranges, fl_table *table,
+                              fl_error *error) {
+    static const char *const names[] = {"run_id", "label", "name", "tier", "status"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         FL_TRY(add_text_column(set, ranges, names[i], identity_of, names[i], table, error));
     for (size_t i = 0; i < ALWAYS; i++)
@@ -63,126 +60,6 @@ static fl_status add_identity(const fl_run_set *set, const row_range *ranges, bo
         if (!is_always(key)) FL_TRY(add_text_column(set, ranges, key, fl_run_entry_value, key, table, error));
     }
     return add_text_column(set, ranges, "older", identity_of, "older", table, error);
-}
-
-static const char *units_of(const char *metric) {
-    fl_run_scalar scalar;
-    for (size_t i = 0; fl_run_scalar_at(i, &scalar); i++) {
-        if (strcmp(scalar.name, metric) == 0) return scalar.units;
-    }
-    return "1";
-}
-
-static bool has_column(const fl_table *table, const char *name) {
-    for (size_t c = 0; c < table->column_count; c++) {
-        if (strcmp(table->columns[c].name, name) == 0) return true;
-    }
-    return false;
-}
-
-fl_status fl_run_tables_summary(const fl_run_set *set, fl_table *out, fl_error *error) {
-    row_range *ranges = NULL;
-    *out = (fl_table){.rows = set->count};
-    fl_status status = FL_OK;
-    FL_TRY(FL_ALLOCATE(&ranges, set->count, error));
-    for (size_t r = 0; r < set->count; r++) ranges[r] = (row_range){r, 1};
-    FL_TRY_DONE(status, add_identity(set, ranges, true, out, error));
-    for (size_t r = 0; r < set->count; r++) {
-        for (size_t m = 0; m < set->runs[r].metric_count; m++) {
-            const char *name = set->runs[r].metrics[m].name;
-            size_t column = 0;
-            if (has_column(out, name)) continue;
-            FL_TRY_DONE(status, fl_table_add(out, name, units_of(name), false, &column, error));
-            for (size_t i = r; i < set->count; i++) {
-                if (fl_run_has_metric(&set->runs[i], name))
-                    fl_table_set_number(out, i, column, fl_run_metric_value(&set->runs[i], name));
-            }
-        }
-    }
-done:
-    fl_memory_free(ranges);
-    if (status != FL_OK) fl_table_release(out);
-    return status;
-}
-
-static fl_status add_metric_column(const fl_run_set *set, const char *metric, const char *heading,
-                                   double scale, fl_table *table, fl_error *error) {
-    size_t column = 0;
-    bool any = false;
-    for (size_t i = 0; i < set->count; i++) any = any || fl_run_has_metric(&set->runs[i], metric);
-    if (!any) return FL_OK;
-    FL_TRY(fl_table_add(table, heading, units_of(metric), false, &column, error));
-    for (size_t i = 0; i < set->count; i++) {
-        if (fl_run_has_metric(&set->runs[i], metric))
-            fl_table_set_number(table, i, column, scale * fl_run_metric_value(&set->runs[i], metric));
-    }
-    return FL_OK;
-}
-
-/* "0.589 ± 0.012" of each run; without the error where there is none. */
-static fl_status add_score_column(const fl_run_set *set, const fl_run_score *score, fl_table *table,
-                                  fl_error *error) {
-    size_t column = 0;
-    FL_TRY(fl_table_add(table, score->title, "", true, &column, error));
-    for (size_t i = 0; i < set->count; i++) {
-        char *text = NULL;
-        double value = fl_run_metric_value(&set->runs[i], score->value);
-        double spread = fl_run_metric_value(&set->runs[i], score->error);
-        if (!fl_run_has_metric(&set->runs[i], score->value)) continue;
-        FL_TRY(isnan(spread) ? fl_folder_format(&text, error, "%.3f", value)
-                             : fl_folder_format(&text, error, "%.3f ± %.3f", value, spread));
-        FL_TRY(fl_table_adopt(table, text, error));
-        fl_table_set_text(table, i, column, text);
-    }
-    return FL_OK;
-}
-
-static fl_status add_compact_scores(const fl_run_set *set, fl_table *table, fl_error *error) {
-    fl_run_score *scores = NULL;
-    size_t count = 0;
-    FL_TRY(fl_run_scores_list(set, &scores, &count, error));
-    fl_status status = FL_OK;
-    for (size_t i = 0; i < count && status == FL_OK; i++) {
-        if (scores[i].task[0] == '\0') continue;
-        status = add_score_column(set, &scores[i], table, error);
-        if (status == FL_OK) status = add_metric_column(set, scores[i].full, "full", 1, table, error);
-        if (status == FL_OK)
-            status = add_metric_column(set, scores[i].linear_off, "linear off", 1, table, error);
-    }
-    fl_memory_free(scores);
-    return status;
-}
-
-fl_status fl_run_tables_compact(const fl_run_set *set, fl_table *out, fl_error *error) {
-    static const struct {
-        const char *metric, *heading;
-        double scale;
-    } columns[] = {{"nmse", "nMSE", 1},
-                   {"linear_off/nmse", "linear off", 1},
-                   {"perplexity", "perplexity", 1},
-                   {"full_perplexity", "full", 1},
-                   {"linear_off/perplexity", "linear off", 1},
-                   {"kl", "KL", 1},
-                   {"agreement", "agreement", 1},
-                   {"state_bytes", "state, KiB", 1.0 / 1024},
-                   {"exact_bytes", "exact, KiB", 1.0 / 1024}};
-    row_range *ranges = NULL;
-    *out = (fl_table){.rows = set->count};
-    fl_status status = FL_OK;
-    FL_TRY(FL_ALLOCATE(&ranges, set->count, error));
-    for (size_t r = 0; r < set->count; r++) ranges[r] = (row_range){r, 1};
-    FL_TRY_DONE(status, add_text_column(set, ranges, "run", identity_of, "label", out, error));
-    FL_TRY_DONE(status, add_text_column(set, ranges, "tier", identity_of, "tier", out, error));
-    if (fl_run_set_has_older(set))
-        FL_TRY_DONE(status, add_text_column(set, ranges, "code", identity_of, "code", out, error));
-    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
-        FL_TRY_DONE(status, add_metric_column(set, columns[c].metric, columns[c].heading, columns[c].scale,
-                                              out, error));
-    status = add_compact_scores(set, out, error);
-done:
-    fl_memory_free(ranges);
-    if (status != FL_OK) fl_table_release(out);
-    return status;
 }
 
 /* What a long table is made of. */
@@ -209,6 +86,7 @@ typedef struct choice {
     const char *const *wanted;
     size_t wanted_count;
     const char *axes;
+    size_t group_rank; /* of the datasets that a group named as a whole gives */
     plan *plan;
 } choice;
 
@@ -265,19 +143,32 @@ static fl_status check_axes(choice *c, const char *path, const char *const axes[
     return FL_OK;
 }
 
+static bool is_named(const choice *c, const char *path) {
+    for (size_t i = 0; i < c->wanted_count; i++) {
+        if (strcmp(path + (c->wanted[i][0] == '/' ? 0 : 1), c->wanted[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* A group named as a whole gives its datasets with the fewest axes: of a task's items, one value an item. */
+static fl_status find_group_rank(void *context, const char *path, size_t rank, const size_t *shape,
+                                 fl_error *error) {
+    choice *c = context;
+    const char *axes[FL_AXES_MOST];
+    (void)shape, (void)error;
+    fl_dataset_axes(path, rank, axes);
+    if (rank > 0 && is_wanted(c, path, axes, rank) && (c->group_rank == 0 || rank < c->group_rank))
+        c->group_rank = rank;
+    return FL_OK;
+}
+
 static fl_status consider(void *context, const char *path, size_t rank, const size_t *shape,
                           fl_error *error) {
     choice *c = context;
     const char *axes[FL_AXES_MOST];
     fl_dataset_axes(path, rank, axes);
     if (!is_wanted(c, path, axes, rank)) return FL_OK;
-    /* Of a group named as a whole, datasets with other axes are left out. */
-    bool by_group = c->wanted != NULL && c->plan->dataset_count > 0 && rank != c->plan->rank;
-    for (size_t i = 0; by_group && i < c->wanted_count; i++) {
-        const char *name = c->wanted[i][0] == '/' ? c->wanted[i] + 1 : c->wanted[i];
-        if (strcmp(path + 1, name) == 0) by_group = false;
-    }
-    if (by_group) return FL_OK;
+    if (c->wanted != NULL && !is_named(c, path) && rank != c->group_rank) return FL_OK;
     FL_TRY(check_axes(c, path, axes, rank, shape, error));
     plan *p = c->plan;
     for (size_t i = 0; i < p->dataset_count; i++) {
@@ -289,17 +180,25 @@ static fl_status consider(void *context, const char *path, size_t rank, const si
     return FL_OK;
 }
 
+static fl_status visit_run(choice *c,
+                           fl_status (*visit)(void *context, const char *path, size_t rank,
+                                              const size_t *shape, fl_error *error),
+                           fl_error *error) {
+    fl_run_reader *reader = NULL;
+    FL_TRY(fl_run_reader_open(c->set->runs[c->run].path, &reader, error));
+    fl_status status = fl_run_reader_visit(reader, visit, c, error);
+    fl_run_reader_close(reader);
+    return status;
+}
+
 static fl_status make_plan(choice *c, fl_error *error) {
     plan *p = c->plan;
     size_t total = 0;
+    for (c->run = 0; c->run < c->set->count; c->run++) FL_TRY(visit_run(c, find_group_rank, error));
     FL_TRY(FL_ALLOCATE(&p->shapes, c->set->count, error));
     FL_TRY(FL_ALLOCATE(&p->ranges, c->set->count, error));
     for (c->run = 0; c->run < c->set->count; c->run++) {
-        fl_run_reader *reader = NULL;
-        FL_TRY(fl_run_reader_open(c->set->runs[c->run].path, &reader, error));
-        fl_status status = fl_run_reader_visit(reader, consider, c, error);
-        fl_run_reader_close(reader);
-        FL_TRY(status);
+        FL_TRY(visit_run(c, consider, error));
         p->ranges[c->run].first = total;
         total += p->ranges[c->run].count;
     }
@@ -392,7 +291,7 @@ static fl_status build(choice *c, fl_table *out, fl_error *error) {
     fl_status status = FL_OK;
     FL_TRY_DONE(status, make_plan(c, error));
     for (size_t r = 0; r < c->set->count; r++) out->rows += p.ranges[r].count;
-    FL_TRY_DONE(status, add_identity(c->set, p.ranges, false, out, error));
+    FL_TRY_DONE(status, add_identity(c->set, p.ranges, out, error));
     FL_TRY_DONE(status, add_axes(c->set, &p, out, error));
     for (size_t i = 0; i < p.dataset_count; i++)
         FL_TRY_DONE(status, add_dataset(c->set, &p, p.datasets[i], out, error));

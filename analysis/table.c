@@ -5,7 +5,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "analysis/npz.h"
 #include "analysis/output_file.h"
 #include "harness/base/memory.h"
 
@@ -16,12 +15,18 @@ fl_status fl_table_add(fl_table *table, const char *name, const char *units, boo
     column->is_text = is_text;
     FL_TRY(fl_memory_copy_string(&column->name, name, error));
     FL_TRY(fl_memory_copy_string(&column->units, units, error));
+    FL_TRY(fl_memory_copy_string(&column->heading, "", error));
     if (out != NULL) *out = table->column_count - 1;
     if (is_text) return FL_ALLOCATE(&column->texts, table->rows, error);
     FL_TRY(FL_ALLOCATE(&column->numbers, table->rows, error));
     FL_TRY(FL_ALLOCATE(&column->missing, table->rows, error));
     memset(column->missing, true, table->rows * sizeof column->missing[0]);
     return FL_OK;
+}
+
+fl_status fl_table_set_heading(fl_table *table, size_t column, const char *heading, fl_error *error) {
+    fl_memory_free(table->columns[column].heading);
+    return fl_memory_copy_string(&table->columns[column].heading, heading, error);
 }
 
 void fl_table_set_text(fl_table *table, size_t row, size_t column, const char *text) {
@@ -31,6 +36,18 @@ void fl_table_set_text(fl_table *table, size_t row, size_t column, const char *t
 void fl_table_set_number(fl_table *table, size_t row, size_t column, double number) {
     table->columns[column].numbers[row] = number;
     table->columns[column].missing[row] = false;
+}
+
+fl_status fl_table_set_measured(fl_table *table, size_t row, size_t column, double number, double error_of_it,
+                                fl_error *error) {
+    fl_table_column *c = &table->columns[column];
+    if (c->errors == NULL) {
+        FL_TRY(FL_ALLOCATE(&c->errors, table->rows, error));
+        for (size_t i = 0; i < table->rows; i++) c->errors[i] = (double)NAN;
+    }
+    c->errors[row] = error_of_it;
+    fl_table_set_number(table, row, column, number);
+    return FL_OK;
 }
 
 fl_status fl_table_adopt(fl_table *table, char *text, fl_error *error) {
@@ -48,6 +65,8 @@ void fl_table_release(fl_table *table) {
         fl_table_column *column = &table->columns[c];
         fl_memory_free(column->name);
         fl_memory_free(column->units);
+        fl_memory_free(column->heading);
+        fl_memory_free(column->errors);
         fl_memory_free(column->texts);
         fl_memory_free(column->numbers);
         fl_memory_free(column->missing);
@@ -114,122 +133,93 @@ void fl_table_json_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
+static bool is_missing(const fl_table_column *column, size_t row) {
+    return column->is_text ? column->texts[row] == NULL : column->missing[row];
+}
+
 static void write_json_value(const fl_table_column *column, size_t row, FILE *stream) {
     char text[FL_NUMBER_BYTES];
-    bool missing = column->is_text ? column->texts[row] == NULL : column->missing[row];
-    if (missing) {
+    if (is_missing(column, row) || (!column->is_text && isnan(column->numbers[row]))) {
         fputs("null", stream);
     } else if (column->is_text) {
         fl_table_json_text(stream, column->texts[row]);
     } else if (isfinite(column->numbers[row])) {
         fputs(fl_table_number_text(column->numbers[row], text), stream);
     } else {
-        fprintf(stream, "\"%s\"", fl_table_number_text(column->numbers[row], text));
+        fputs(column->numbers[row] > 0 ? "1e999" : "-1e999", stream);
     }
 }
 
 void fl_table_write_json(const fl_table *table, FILE *stream) {
-    fputs("{\"columns\": [", stream);
-    for (size_t c = 0; c < table->column_count; c++) {
-        fputs(c > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ", stream);
-        fl_table_json_text(stream, table->columns[c].name);
-        fputs(", \"units\": ", stream);
-        fl_table_json_text(stream, table->columns[c].units);
-        fputc('}', stream);
-    }
-    fputs("\n],\n\"rows\": [", stream);
+    fputc('[', stream);
     for (size_t row = 0; row < table->rows; row++) {
-        fputs(row > 0 ? ",\n  [" : "\n  [", stream);
+        fputs(row > 0 ? ",\n {" : "\n {", stream);
         for (size_t c = 0; c < table->column_count; c++) {
             if (c > 0) fputs(", ", stream);
+            fl_table_json_text(stream, table->columns[c].name);
+            fputs(": ", stream);
             write_json_value(&table->columns[c], row, stream);
         }
-        fputc(']', stream);
+        fputc('}', stream);
     }
-    fputs("\n]}\n", stream);
+    fputs("\n]\n", stream);
 }
 
-static void write_latex_text(FILE *stream, const char *text) {
-    static const char special[] = "&%$#_{}";
-    for (; *text != '\0'; text++) {
-        if (strchr(special, *text) != NULL) {
-            fprintf(stream, "\\%c", *text);
-        } else if (*text == '\\') {
-            fputs("\\textbackslash{}", stream);
-        } else if (*text == '~' || *text == '^') {
-            fprintf(stream, "\\%c{}", *text);
-        } else {
-            fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
-        }
-    }
+size_t fl_table_find(const fl_table *table, const char *name) {
+    size_t column = 0;
+    while (column < table->column_count && strcmp(table->columns[column].name, name) != 0) column++;
+    return column;
 }
 
-static void write_latex_number(FILE *stream, double number) {
-    char text[FL_NUMBER_BYTES];
-    if (isnan(number)) {
-        fputs("nan", stream);
-        return;
-    }
-    if (isinf(number)) {
-        fputs(number > 0 ? "$\\infty$" : "$-\\infty$", stream);
-        return;
-    }
-    bool whole = number == floor(number) && fabs(number) < 1e12;
-    snprintf(text, sizeof text, whole ? "%.0f" : "%.4g", number);
-    char *exponent = strchr(text, 'e');
-    if (exponent == NULL) {
-        fprintf(stream, text[0] == '-' ? "$%s$" : "%s", text);
-        return;
-    }
-    *exponent = '\0';
-    fprintf(stream, "$%s \\times 10^{%ld}$", text, strtol(exponent + 1, NULL, 10));
+typedef struct sort_key {
+    const fl_table_column *column;
+    bool descending;
+    size_t row;
+} sort_key;
+
+static int rank_of(const sort_key *key) {
+    if (is_missing(key->column, key->row)) return 2;
+    return !key->column->is_text && isnan(key->column->numbers[key->row]);
 }
 
-void fl_table_write_latex(const fl_table *table, FILE *stream) {
-    fputs("\\begin{tabular}{", stream);
-    for (size_t c = 0; c < table->column_count; c++) fputc(table->columns[c].is_text ? 'l' : 'r', stream);
-    fputs("}\n\\toprule\n", stream);
+static int compare_keys(const void *a, const void *b) {
+    const sort_key *x = a, *y = b;
+    int order = rank_of(x) - rank_of(y);
+    if (order == 0 && rank_of(x) == 0) {
+        const fl_table_column *c = x->column;
+        order = c->is_text
+                    ? strcmp(c->texts[x->row], c->texts[y->row])
+                    : (c->numbers[x->row] > c->numbers[y->row]) - (c->numbers[x->row] < c->numbers[y->row]);
+        if (x->descending) order = -order;
+    }
+    return order != 0 ? order : (x->row > y->row) - (x->row < y->row);
+}
+
+/* `values` in the order of the keys; NULL is fine. */
+static void permute(void *values, size_t size, const sort_key *keys, size_t rows, void *scratch) {
+    if (values == NULL) return;
+    for (size_t i = 0; i < rows; i++)
+        memcpy((char *)scratch + i * size, (char *)values + keys[i].row * size, size);
+    memcpy(values, scratch, rows * size);
+}
+
+fl_status fl_table_sort(fl_table *table, size_t column, bool descending, fl_error *error) {
+    sort_key *keys = NULL;
+    double *scratch = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&keys, table->rows, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&scratch, table->rows, error));
+    for (size_t i = 0; i < table->rows; i++) keys[i] = (sort_key){&table->columns[column], descending, i};
+    if (table->rows > 0) qsort(keys, table->rows, sizeof keys[0], compare_keys);
     for (size_t c = 0; c < table->column_count; c++) {
-        if (c > 0) fputs(" & ", stream);
-        write_latex_text(stream, table->columns[c].name);
+        fl_table_column *own = &table->columns[c];
+        permute(own->texts, sizeof own->texts[0], keys, table->rows, scratch);
+        permute(own->numbers, sizeof own->numbers[0], keys, table->rows, scratch);
+        permute(own->missing, sizeof own->missing[0], keys, table->rows, scratch);
+        permute(own->errors, sizeof own->errors[0], keys, table->rows, scratch);
     }
-    fputs(" \\\\\n\\midrule\n", stream);
-    for (size_t row = 0; row < table->rows; row++) {
-        for (size_t c = 0; c < table->column_count; c++) {
-            const fl_table_column *column = &table->columns[c];
-            bool missing = column->is_text ? column->texts[row] == NULL : column->missing[row];
-            if (c > 0) fputs(" & ", stream);
-            if (missing) {
-                fputs("--", stream);
-            } else if (column->is_text) {
-                write_latex_text(stream, column->texts[row]);
-            } else {
-                write_latex_number(stream, column->numbers[row]);
-            }
-        }
-        fputs(" \\\\\n", stream);
-    }
-    fputs("\\bottomrule\n\\end{tabular}\n", stream);
-}
-
-static fl_status add_column(fl_npz *npz, const fl_table *table, const fl_table_column *column,
-                            fl_error *error) {
-    if (column->is_text)
-        return fl_npz_add_texts(npz, column->name, table->rows, (const char *const *)column->texts, error);
-    for (size_t row = 0; row < table->rows; row++) {
-        if (column->missing[row]) column->numbers[row] = (double)NAN;
-    }
-    return fl_npz_add_doubles(npz, column->name, 1, &table->rows, column->numbers, error);
-}
-
-fl_status fl_table_write_npz(const fl_table *table, const char *path, fl_error *error) {
-    fl_npz *npz = NULL;
-    FL_TRY(fl_npz_open(path, &npz, error));
-    for (size_t c = 0; c < table->column_count; c++) {
-        fl_status status = add_column(npz, table, &table->columns[c], error);
-        if (status == FL_OK) continue;
-        fl_npz_discard(npz);
-        return status;
-    }
-    return fl_npz_close(npz, error);
+done:
+    fl_memory_free(scratch);
+    fl_memory_free(keys);
+    return status;
 }

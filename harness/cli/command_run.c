@@ -17,11 +17,10 @@
 #include "harness/cli/console.h"
 #include "harness/cli/run_reporter.h"
 #include "harness/cli/evaluation.h"
+#include "harness/cli/folder_table.h"
 #include "harness/cli/summary.h"
 #include "harness/cli/score_table.h"
 #include "harness/store/folder.h"
-
-enum { PATH_BYTES = 4096 };
 
 static const char *const state_words[] = {
     [FL_CELL_PENDING] = "not run", [FL_CELL_DONE] = "kept",
@@ -55,7 +54,6 @@ static bool has_file(const fl_cell_work *cell) {
 
 static fl_status print_table(const fl_cell_list *list, fl_error *error) {
     fl_summary_row *rows = NULL;
-    char path[PATH_BYTES];
     fl_status status = FL_OK;
     FL_TRY(FL_ALLOCATE(&rows, list->count, error));
     for (size_t i = 0; i < list->count; i++) {
@@ -70,8 +68,7 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
         if (!rows[i].measured) rows[i].status = "unreadable";
     }
     FL_TRY_DONE(status, fl_summary_print(stdout, rows, list->count, error));
-    snprintf(path, sizeof path, "%s/table.csv", list->out);
-    status = fl_summary_write_csv(path, rows, list->count, error);
+    status = fl_folder_table_write(list->out, error);
 done:
     for (size_t i = 0; i < list->count; i++) fl_run_entry_release(&rows[i].run);
     fl_memory_free(rows);
@@ -89,7 +86,8 @@ static fl_status print_tasks(const fl_cell_list *list, fl_error *error) {
         labels[count] = list->cells[i].label;
         files[count++] = list->cells[i].path;
     }
-    status = fl_score_table_print(stdout, labels, files, count, error);
+    FL_TRY_DONE(status, fl_score_table_print(stdout, labels, files, count, error));
+    if (count > 1) status = fl_folder_table_print_pooled(stdout, files, count, error);
 done:
     fl_memory_free(labels);
     fl_memory_free(files);

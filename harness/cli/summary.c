@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/output_file.h"
 #include "analysis/run_warnings.h"
 #include "harness/base/memory.h"
 
@@ -144,29 +143,4 @@ fl_status fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t coun
     print_older(stream, rows, count);
     FL_TRY(print_warnings(stream, rows, count, error));
     return print_twins(stream, rows, count, error);
-}
-
-fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error) {
-    static const char *const metrics[] = {
-        "nmse", "linear_off/nmse", "perplexity",  "linear_off/perplexity", "full_perplexity",
-        "kl",   "agreement",       "state_bytes", "exact_bytes",           "linear_share"};
-    fl_output_file file;
-    FL_TRY(fl_output_file_open(path, &file, error));
-    fputs("cell,tier,status,nmse,nmse_linear_off,perplexity,perplexity_linear_off,full_perplexity,kl,"
-          "agreement,state_bytes,"
-          "exact_bytes,linear_share,diverged,older,warnings\n",
-          file.stream);
-    for (size_t i = 0; i < count; i++) {
-        const fl_run_entry *run = &rows[i].run;
-        fl_output_csv_text(file.stream, rows[i].label);
-        fprintf(file.stream, ",%s,%s", rows[i].measured ? run->tier : "",
-                rows[i].measured ? "complete" : rows[i].status);
-        for (size_t j = 0; j < sizeof metrics / sizeof metrics[0]; j++) {
-            fputc(',', file.stream);
-            fl_output_csv_number(file.stream, rows[i].measured ? fl_run_metric_value(run, metrics[j]) : NAN);
-        }
-        fprintf(file.stream, ",%d,%d,%zu\n", run->diverged ? 1 : 0, run->older ? 1 : 0,
-                rows[i].measured ? run->warning_count : rows[i].warning_count);
-    }
-    return fl_output_file_close(&file, error);
 }

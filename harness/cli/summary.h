@@ -24,7 +24,5 @@ typedef struct fl_summary_row {
 
 /* Below the table: the warnings, each once, and which rows have equal numbers. */
 fl_status fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error);
-/* The same rows as CSV, whole or not at all. */
-fl_status fl_summary_write_csv(const char *path, const fl_summary_row *rows, size_t count, fl_error *error);
 
 #endif

@@ -23,7 +23,7 @@ const char *fl_words_picture_formats(size_t index) {
 }
 
 const char *fl_words_export_formats(size_t index) {
-    static const char *const words[] = {"csv", "json", "npz", "latex", NULL};
+    static const char *const words[] = {"csv", "json", "markdown", "latex", NULL};
     return words[index];
 }
 

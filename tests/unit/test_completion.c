@@ -40,7 +40,7 @@ static const completion_case cases[] = {
     {"frostline variants k", WORDS("kda", "kgla", "!gla")},
     {"frostline run --", WORDS("--out", "--threads", "--self-check", "--help", "!--slurm")},
     {"frostline plan x.yaml --sl", WORDS("--slurm", "!--out")},
-    {"frostline export x --format ", WORDS("csv", "npz", "latex", "!png")},
+    {"frostline export x --format ", WORDS("csv", "markdown", "latex", "!png")},
     {"frostline data ", WORDS("check", "list")},
     {"frostline run x.yaml variant.wi", WORDS("variant.window=", "!variant.rule=")},
     {"frostline config variant.cache.b", WORDS("variant.cache.budget", "!variant.window")},

@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "analysis/npz.h"
+#include "analysis/run_columns.h"
+#include "analysis/run_groups.h"
 #include "analysis/run_set.h"
 #include "analysis/run_tables.h"
 #include "analysis/table.h"
@@ -48,9 +49,9 @@ static void expect(int code, const char *arguments, const char *text) {
 static void test_usage_errors_are_named(void **state) {
     (void)state;
     expect(2, "", "an argument is missing");
-    expect(2, "x --format xls", "csv, json, npz or latex, not \"xls\"");
+    expect(2, "x --format xls", "csv, json, markdown or latex, not \"xls\"");
     expect(2, "x --summary --by layer", "give one of");
-    expect(2, "x --format npz", "npz needs --out FILE");
+    expect(2, "x --by layer --columns nmse", "--columns is of the table with one row a run");
     expect(1, "/no/such/folder", "/no/such/folder");
     expect(1, fl_test_folder(), "no run files");
 }
@@ -63,7 +64,7 @@ static void test_long_form_has_one_row_a_run_layer_and_position(void **state) {
     assert_int_equal(count_lines(output), 1 + 5 * 3 * 40);
     char header[512];
     snprintf(header, sizeof header, "%.*s", (int)strcspn(output, "\n"), output);
-    assert_non_null(strstr(header, "run_id,tier,status,rule,window,sinks,"));
+    assert_non_null(strstr(header, "run_id,label,name,tier,status,rule,window,sinks,"));
     assert_non_null(strstr(header, "variant.softmax_layers"));
     assert_non_null(strstr(header, "layer,position,"));
     assert_non_null(strstr(header, "errors/teacher_forced/position_nmse"));
@@ -92,8 +93,7 @@ static void test_bins_edges_and_quantiles_have_their_own_lengths(void **state) {
     assert_int_equal(export(&output, "%s diagnostics/trends/projection_residual/edges", runs), 0);
     assert_int_equal(count_lines(output), 1 + 5 * 3 * 17);
     fl_memory_free(output);
-    assert_int_equal(export(&output, "%s diagnostics/gates/gate_quantiles", fl_sweep_fixture_run("gla")),
-                     0);
+    assert_int_equal(export(&output, "%s diagnostics/gates/gate_quantiles", fl_sweep_fixture_run("gla")), 0);
     assert_int_equal(count_lines(output), 1 + 3 * 4 * 7);
     fl_memory_free(output);
 }
@@ -152,19 +152,61 @@ static void test_latex_summary_is_a_page_wide_with_errors_beside_the_scores(void
     (void)state;
     char *output = NULL;
     assert_int_equal(export(&output, "%s --summary --format latex", runs), 0);
-    static const char *const texts[] = {"\\toprule", "nMSE & linear off & perplexity & full & linear off",
-                                        "words, acc", "0.125 ± 0.125", "kda, softmax layers 1"};
+    static const char *const texts[] = {
+        "% Errors: ",
+        "\\toprule",
+        "run & tier & nMSE & nMSE, linear off & ppl & ppl, linear off & ppl, full "
+        "& KL (nat) & agree (\\%) & state (KiB)",
+        "words, acc",
+        "0.12 $\\pm$ 0.12",
+        "kda, softmax layers 1"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (strstr(output, texts[i]) == NULL) fail_msg("no %s in:\n%s", texts[i], output);
     }
     assert_null(strstr(output, "run\\_id"));
+    assert_null(strstr(output, "\xC2\xB1"));
+    fl_memory_free(output);
+}
+
+static void test_columns_are_chosen_by_name(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    char *output = NULL;
+    assert_int_equal(
+        export(&output, "%s --columns label,rule,train.steps,tasks/words/acc --format markdown", runs), 0);
+    assert_non_null(
+        strstr(output, "| run | rule | train.steps | tasks/words/acc |\n| --- | --- | --- | ---: |\n"));
+    assert_non_null(strstr(output, "| softmax | softmax | 6 | 0.12 \xC2\xB1 0.12 |\n"));
+    fl_memory_free(output);
+    assert_int_equal(export(&output, "%s --columns label,perplexity --format csv", runs), 0);
+    assert_int_equal(strncmp(output, "label,perplexity\nsoftmax,554.2", 29), 0);
+    fl_memory_free(output);
+    char arguments[COMMAND_BYTES];
+    snprintf(arguments, sizeof arguments, "%s --columns label,perplexty", runs);
+    expect(1, arguments, "no run has a column 'perplexty'; did you mean 'perplexity'?");
+    snprintf(arguments, sizeof arguments, "%s --columns label,,nmse", runs);
+    expect(1, arguments, "--columns: an empty name");
+}
+
+static void test_items_are_one_row_each(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
+    (void)state;
+    char *output = NULL;
+    assert_int_equal(export(&output, "%s tasks/words/items", runs), 0);
+    assert_int_equal(count_lines(output), 1 + 5 * 8);
+    static const char *const columns[] = {"document", "subject", "gold", "prediction", "correct"};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        char name[PATH_BYTES];
+        snprintf(name, sizeof name, ",tasks/words/items/%s", columns[i]);
+        if (strstr(output, name) == NULL) fail_msg("no %s in %.600s", name, output);
+    }
     fl_memory_free(output);
 }
 
 static void test_every_format_gives_the_same_bytes_twice(void **state) {
     const char *runs = fl_sweep_fixture(__func__);
     (void)state;
-    static const char *const formats[] = {"csv", "json", "npz", "latex"};
+    static const char *const formats[] = {"csv", "json", "markdown", "latex"};
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         size_t bytes[2];
         char *data[2];
@@ -219,18 +261,78 @@ static void written(void (*write)(const fl_table *table, FILE *stream), const ch
     fl_table_release(&table);
 }
 
+static void write_text(const fl_table *table, FILE *stream) {
+    assert_int_equal(fl_table_write_text(table, stream, 0, &(size_t){0}, NULL), FL_OK);
+}
+
 static void test_awkward_values_survive_in_every_text_format(void **state) {
     (void)state;
     written(fl_table_write_csv,
             "\"a,b\",x\n\"say \"\"hi\"\"\",nan\n\xC3\xA9 & 5% of_it,-inf\n,0.1\nbad \xFF byte,\n");
-    written(fl_table_write_json, "{\"columns\": [\n  {\"name\": \"a,b\", \"units\": \"\"},\n"
-                                 "  {\"name\": \"x\", \"units\": \"nat\"}\n],\n\"rows\": [\n"
-                                 "  [\"say \\\"hi\\\"\", \"nan\"],\n  [\"\xC3\xA9 & 5% of_it\", \"-inf\"],\n"
-                                 "  [null, 0.1],\n  [\"bad \\ufffd byte\", null]\n]}\n");
+    written(fl_table_write_json,
+            "[\n {\"a,b\": \"say \\\"hi\\\"\", \"x\": null},\n"
+            " {\"a,b\": \"\xC3\xA9 & 5% of_it\", \"x\": -1e999},\n"
+            " {\"a,b\": null, \"x\": 0.1},\n {\"a,b\": \"bad \\ufffd byte\", \"x\": null}\n]\n");
     written(fl_table_write_latex,
-            "\\begin{tabular}{lr}\n\\toprule\na,b & x \\\\\n\\midrule\nsay \"hi\" & nan \\\\\n"
+            "\\begin{tabular}{lr}\n\\toprule\na,b & x (nat) \\\\\n\\midrule\nsay \"hi\" & nan \\\\\n"
             "\xC3\xA9 \\& 5\\% of\\_it & $-\\infty$ \\\\\n-- & 0.1 \\\\\nbad \xFF byte & -- \\\\\n"
             "\\bottomrule\n\\end{tabular}\n");
+    written(fl_table_write_markdown,
+            "| a,b | x (nat) |\n| --- | ---: |\n| say \"hi\" | nan |\n| \xC3\xA9 & 5% of\\_it | -inf |\n"
+            "| - | 0.1 |\n| bad \xFF byte | - |\n");
+    written(write_text,
+            "a,b              x\n               nat\nsay \"hi\"       nan\n\xC3\xA9 & 5% of_it  -inf\n"
+            "-              0.1\nbad \xFF byte       -\n");
+}
+
+/* A number is rounded to two digits of its error. */
+static void test_digits_follow_the_error(void **state) {
+    static const struct {
+        double number, error;
+        const char *latex;
+    } rows[] = {{0.58912, 0.01234, "0.589 $\\pm$ 0.012"},
+                {1234.5, 30, "1234 $\\pm$ 30"},
+                {-0.5, 0.25, "$-0.50$ $\\pm$ 0.25"},
+                {2.984e-6, 0, "$2.98 \\times 10^{-6}$"},
+                {562.31, 9.97, "562 $\\pm$ 10"},
+                {20, NAN, "20"},
+                {INFINITY, 1, "$\\infty$"}};
+    enum { ROWS = sizeof rows / sizeof rows[0] };
+    fl_table table = {.rows = ROWS};
+    size_t column = 0;
+    (void)state;
+    assert_int_equal(fl_table_add(&table, "x", "", false, &column, NULL), FL_OK);
+    for (size_t i = 0; i < ROWS; i++)
+        assert_int_equal(fl_table_set_measured(&table, i, column, rows[i].number, rows[i].error, NULL),
+                         FL_OK);
+    FILE *stream = fopen(fl_inside("written"), "wb");
+    fl_table_write_latex(&table, stream);
+    fclose(stream);
+    char *text = fl_read_file(fl_inside("written"), NULL);
+    for (size_t i = 0; i < ROWS; i++) {
+        char line[PATH_BYTES];
+        snprintf(line, sizeof line, "\n%s \\\\\n", rows[i].latex);
+        if (strstr(text, line) == NULL) fail_msg("no %s in:\n%s", line, text);
+    }
+    fl_memory_free(text);
+    fl_table_release(&table);
+}
+
+static void test_rows_are_sorted_by_a_column(void **state) {
+    static const double sorted[] = {-INFINITY, 0.1};
+    fl_table table;
+    (void)state;
+    make_awkward(&table);
+    assert_int_equal(fl_table_sort(&table, 1, false, NULL), FL_OK);
+    assert_true(table.columns[1].numbers[0] == sorted[0] && table.columns[1].numbers[1] == sorted[1]);
+    assert_true(isnan(table.columns[1].numbers[2]) && table.columns[1].missing[3]);
+    assert_string_equal(table.columns[0].texts[0], "\xC3\xA9 & 5% of_it");
+    assert_int_equal(fl_table_sort(&table, 1, true, NULL), FL_OK);
+    assert_true(table.columns[1].numbers[0] == sorted[1] && isnan(table.columns[1].numbers[2]));
+    assert_int_equal(fl_table_sort(&table, 0, false, NULL), FL_OK);
+    assert_string_equal(table.columns[0].texts[0], "bad \xFF byte");
+    assert_null(table.columns[0].texts[3]);
+    fl_table_release(&table);
 }
 
 static void test_numbers_read_back_the_same(void **state) {
@@ -251,46 +353,29 @@ static void python(const char *interpreter, const char *script) {
     fl_memory_free(output);
 }
 
-static void test_numpy_reads_the_npz_files(void **state) {
+static void test_pandas_reads_the_records(void **state) {
+    const char *runs = fl_sweep_fixture(__func__);
     (void)state;
-    const char *interpreter = fl_python_with(__func__, "numpy");
+    const char *interpreter = fl_python_with(__func__, "pandas");
     fl_table table;
     make_awkward(&table);
-    assert_int_equal(fl_table_write_npz(&table, fl_inside("t.npz"), NULL), FL_OK);
+    FILE *stream = fopen(fl_inside("awkward.json"), "wb");
+    fl_table_write_json(&table, stream);
+    fclose(stream);
     fl_table_release(&table);
-    fl_npz *npz = NULL;
-    const size_t shape[] = {2, 3};
-    const double data[] = {1, 2, 3, 4, NAN, INFINITY};
-    assert_int_equal(fl_npz_open(fl_inside("u.npz"), &npz, NULL), FL_OK);
-    assert_int_equal(fl_npz_add_doubles(npz, "group/array", 2, shape, data, NULL), FL_OK);
-    assert_int_equal(fl_npz_add_doubles(npz, "single", 0, NULL, data, NULL), FL_OK);
-    assert_int_equal(fl_npz_close(npz, NULL), FL_OK);
-    python(
-        interpreter,
-        "import numpy as np, zipfile\n"
-        "assert zipfile.ZipFile('t.npz').testzip() is None\n"
-        "t = np.load('t.npz')\n"
-        "assert t['a,b'].tolist() == ['say \"hi\"', '\\u00e9 & 5% of_it', '', 'bad \\ufffd byte'], t['a,b']\n"
-        "assert np.isnan(t['x'][0]) and t['x'][1] == -np.inf and t['x'][2] == 0.1 and np.isnan(t['x'][3])\n"
-        "u = np.load('u.npz')\n"
-        "assert u['group/array'].shape == (2, 3) and u['group/array'][1, 0] == 4\n"
-        "assert u['single'].shape == () and u['single'] == 1\n");
-}
-
-static void test_npz_of_one_run_keeps_the_shapes_of_its_datasets(void **state) {
-    fl_sweep_fixture(__func__);
-    (void)state;
-    const char *interpreter = fl_python_with(__func__, "numpy");
-    char *output = NULL;
-    int code = export(&output, "%s errors tasks/words/items --format npz --out %s",
-                      fl_sweep_fixture_run("gla"), fl_inside("run.npz"));
-    if (code != 0) fail_msg("%s", output);
-    fl_memory_free(output);
-    python(interpreter, "import numpy as np\n"
-                        "z = np.load('run.npz')\n"
-                        "assert z['errors/teacher_forced/position_nmse'].shape == (3, 40)\n"
-                        "assert z['tasks/words/items/log_likelihood'].shape == (8, 4)\n"
-                        "assert z['tasks/words/items/subject'].tolist()[:4] == ['even'] * 4\n");
+    assert_int_equal(export(NULL, "%s --summary --format json --out %s", runs, fl_inside("runs.json")), 0);
+    assert_int_equal(export(NULL, "%s --summary --out %s", runs, fl_inside("runs.csv")), 0);
+    python(interpreter,
+           "import numpy as np, pandas as pd\n"
+           "a = pd.read_json('awkward.json')\n"
+           "assert list(a.columns) == ['a,b', 'x'] and a['x'].dtype == float, a\n"
+           "assert a['x'][1] == -np.inf and a['x'][2] == 0.1 and a['x'].isna().sum() == 2, a\n"
+           "r, c = pd.read_json('runs.json', dtype={'run_id': str}), pd.read_csv('runs.csv', "
+           "dtype={'run_id': str})\n"
+           "assert len(r) == 5 and set(r.columns) == set(c.columns), (r.columns, c.columns)\n"
+           "assert (r['run_id'] == c['run_id']).all() and r['label'].is_unique\n"
+           "for name in ('nmse', 'perplexity', 'tasks/words/acc', 'tasks/words/acc_stderr'):\n"
+           "    assert r[name].dtype == float and np.allclose(r[name], c[name], rtol=1e-14, atol=0), name\n");
 }
 
 static void test_lm_eval_files_hold_the_run_files_results(void **state) {
@@ -306,6 +391,9 @@ static void test_lm_eval_files_hold_the_run_files_results(void **state) {
              fl_inside("lm"));
     assert_int_equal(fl_run_command(command, &output), 0);
     assert_int_equal(strtol(output, NULL, 10), 5 * (1 + 2 + 2));
+    fl_memory_free(output);
+    snprintf(command, sizeof command, "ls -A %s | grep -c '^[._]'", fl_inside("lm"));
+    assert_int_equal(fl_run_command(command, &output), 1); /* none is hidden */
     fl_memory_free(output);
     const char *interpreter = fl_python_with(__func__, "json");
     python(interpreter,
@@ -343,8 +431,11 @@ static void test_an_allocation_that_fails_leaves_nothing_behind(void **state) {
         fl_memory_fail_at(n);
         fl_status status = fl_run_set_load(&runs, 1, &set, NULL);
         if (status == FL_OK) {
-            status = fl_run_tables_summary(set, &table, NULL);
+            fl_run_groups *groups = NULL;
+            status = fl_run_groups_make(set, false, &groups, NULL);
+            if (status == FL_OK) status = fl_run_columns_tidy(groups, NULL, 0, &table, NULL);
             if (status == FL_OK) fl_table_release(&table);
+            fl_run_groups_destroy(groups);
             fl_run_set_destroy(set);
         }
         fl_memory_fail_at(0);
@@ -373,8 +464,11 @@ int main(void) {
         TEST(test_datasets_with_different_axes_are_refused),
         TEST(test_awkward_values_survive_in_every_text_format),
         TEST(test_numbers_read_back_the_same),
-        TEST(test_numpy_reads_the_npz_files),
-        TEST(test_npz_of_one_run_keeps_the_shapes_of_its_datasets),
+        TEST(test_digits_follow_the_error),
+        TEST(test_pandas_reads_the_records),
+        TEST(test_items_are_one_row_each),
+        TEST(test_columns_are_chosen_by_name),
+        TEST(test_rows_are_sorted_by_a_column),
         TEST(test_lm_eval_files_hold_the_run_files_results),
         TEST(test_an_allocation_that_fails_leaves_nothing_behind),
         TEST(test_a_file_that_is_no_run_file_is_named),
