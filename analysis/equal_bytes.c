@@ -33,43 +33,43 @@ static int by_bytes(const void *a, const void *b) {
     const fl_contender *x = a, *y = b;
     if (isnan(x->bytes) != isnan(y->bytes)) return isnan(x->bytes) ? 1 : -1;
     if (x->bytes != y->bytes && !isnan(x->bytes)) return x->bytes < y->bytes ? -1 : 1;
-    return x->run < y->run ? -1 : x->run > y->run;
+    return x->group < y->group ? -1 : x->group > y->group;
 }
 
-fl_status fl_contenders_find(const fl_run_set *set, size_t first, const fl_run_score *score,
+fl_status fl_contenders_find(const fl_run_groups *groups, size_t first, const fl_run_score *score,
                              fl_contender **out, size_t *count, fl_error *error) {
     *count = 0;
-    FL_TRY(FL_ALLOCATE(out, set->count, error));
-    for (size_t i = 0; i < set->count; i++) {
-        const fl_run_entry *run = &set->runs[i];
+    FL_TRY(FL_ALLOCATE(out, groups->count, error));
+    for (size_t i = 0; i < groups->count; i++) {
+        const fl_run_entry *run = fl_run_group_first(groups, i);
         const char *rule = fl_run_entry_value(run, "variant.rule");
         bool is_frozen = rule == NULL || strcmp(rule, "softmax") == 0;
-        if (is_frozen || !fl_run_has_metric(run, score->value)) continue;
-        if (!fl_run_same_setting(run, &set->runs[first])) continue;
-        (*out)[(*count)++] = (fl_contender){
-            .run = i, .score = fl_run_metric_value(run, score->value), .bytes = fl_run_bytes(run)};
+        fl_run_spread spread = fl_run_group_metric(groups, i, score->value);
+        if (is_frozen || spread.n == 0) continue;
+        if (!fl_run_same_setting(run, fl_run_group_first(groups, first))) continue;
+        (*out)[(*count)++] = (fl_contender){.group = i, .score = spread.mean, .bytes = fl_run_bytes(run)};
     }
     if (*count > 0) qsort(*out, *count, sizeof(*out)[0], by_bytes);
     return FL_OK;
 }
 
-static bool is_better(double a, double b, bool higher_is_better) {
-    return higher_is_better ? a > b : a < b;
+/* The best finite score that is not `other`. */
+static size_t find_best(const fl_contender *contenders, size_t count, bool higher_is_better, double other) {
+    size_t best = FL_NO_CONTENDER;
+    for (size_t i = 0; i < count; i++) {
+        double score = contenders[i].score, kept = best != FL_NO_CONTENDER ? contenders[best].score : score;
+        if (!isfinite(score) || score == other) continue;
+        if (best == FL_NO_CONTENDER || (higher_is_better ? score > kept : score < kept)) best = i;
+    }
+    return best;
 }
 
 void fl_contenders_best(const fl_contender *contenders, size_t count, bool higher_is_better, size_t *best,
                         size_t *next) {
-    *best = *next = FL_NO_CONTENDER;
-    for (size_t i = 0; i < count; i++) {
-        double score = contenders[i].score;
-        if (!isfinite(score)) continue;
-        if (*best == FL_NO_CONTENDER || is_better(score, contenders[*best].score, higher_is_better)) {
-            *next = *best;
-            *best = i;
-        } else if (*next == FL_NO_CONTENDER || is_better(score, contenders[*next].score, higher_is_better)) {
-            *next = i;
-        }
-    }
+    *best = find_best(contenders, count, higher_is_better, (double)NAN);
+    *next = FL_NO_CONTENDER;
+    if (*best != FL_NO_CONTENDER)
+        *next = find_best(contenders, count, higher_is_better, contenders[*best].score);
 }
 
 fl_status fl_budgets_find(const fl_contender *contenders, size_t count, bool higher_is_better,

@@ -57,6 +57,29 @@ const char *fl_html_number(double value, char out[FL_HTML_NUMBER_BYTES]) {
     return out;
 }
 
+/* Decimals that show two digits of `error`; -1 where powers of ten say it better. */
+static int decimals_of(double value, double error) {
+    double place = floor(log10(error));
+    bool is_plain = isfinite(value) && fabs(value) < 1e5 && place >= -5 && place < 5;
+    if (!is_plain) return -1;
+    return place >= 1 ? 0 : 1 - (int)place;
+}
+
+void fl_html_with_error(FILE *stream, double value, double error) {
+    const double rounding = 1e-9;
+    char a[FL_HTML_NUMBER_BYTES], b[FL_HTML_NUMBER_BYTES];
+    if (!(error > rounding * fabs(value))) {
+        fputs(fl_html_number(value, a), stream);
+        return;
+    }
+    int decimals = decimals_of(value, error);
+    if (decimals < 0)
+        fprintf(stream, "%s &plusmn; %s", fl_html_number(value, a), fl_html_number(error, b));
+    else
+        fprintf(stream, "%s%.*f &plusmn; %.*f", value < 0 ? "&minus;" : "", decimals, fabs(value), decimals,
+                error);
+}
+
 /* What a data URL may hold as it is; CSV is mostly that. */
 static bool is_plain(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -19,6 +19,9 @@ void fl_html_text(FILE *stream, const char *text);
 /* "0.0891", "2.05e3" as 2.05 x 10^3, an infinity sign, a dash for NaN; with a real minus sign. HTML in `out`.
  */
 const char *fl_html_number(double value, char out[FL_HTML_NUMBER_BYTES]);
+/* "516.3 &plusmn; 4.8": two digits of the error, as many decimals of the value. Without an error (NaN, or nothing but rounding)
+ * the value alone. */
+void fl_html_with_error(FILE *stream, double value, double error);
 /* A link that saves `bytes` of `csv` as a file called `file`: the numbers are in the page itself. */
 void fl_html_download(FILE *stream, const char *file, const char *csv, size_t bytes);
 

@@ -20,6 +20,7 @@ enum { PATH_BYTES = 4096, MAX_FIGURES = 64, NAME_BYTES = 320 };
 
 typedef struct report {
     const fl_run_set *set;
+    fl_run_groups *groups;
     const char *figure_folder;
     fl_report_certainty *certainty;
     size_t figure_count;
@@ -257,7 +258,8 @@ static void write_measured(const report *r) {
     fputs("</dl>\n<p>What stays the same:</p>\n<dl>\n", r->stream);
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
         const char *value = fl_run_entry_value(first, shared[i]);
-        if (value != NULL && strcmp(value, "null") != 0 && !varies(r->set, shared[i]))
+        if (value != NULL && strcmp(value, "null") != 0 && strcmp(value, "0") != 0 &&
+            !varies(r->set, shared[i]))
             write_axis(r, shared[i]);
     }
     fputs("</dl>\n", r->stream);
@@ -270,7 +272,7 @@ static fl_status write_body(const report *r, const char *warnings, fl_error *err
     fputs(warnings, r->stream);
     write_measured(r);
     FL_TRY(fl_report_runs_write(r->certainty, r->stream, error));
-    FL_TRY(fl_report_tasks_write(r->set, r->stream, error));
+    FL_TRY(fl_report_tasks_write(r->groups, r->stream, error));
     FL_TRY(write_figures(r, error));
     fl_report_terms_write(r->stream);
     FL_TRY(write_provenance(r, error));
@@ -303,18 +305,20 @@ static fl_status write_file(report *r, const char *path, fl_error *error) {
     return status;
 }
 
-fl_status fl_report_write(const fl_run_set *set, const char *path, const char *figure_folder,
+fl_status fl_report_write(const fl_run_set *set, bool each, const char *path, const char *figure_folder,
                           fl_error *error) {
     report *r = NULL;
     FL_TRY(FL_ALLOCATE(&r, 1, error));
     r->set = set;
     r->figure_folder = figure_folder;
-    fl_status status = fl_report_certainty_create(set, &r->certainty, error);
+    fl_status status = fl_run_groups_make(set, each, &r->groups, error);
+    if (status == FL_OK) status = fl_report_certainty_create(r->groups, &r->certainty, error);
     if (status == FL_OK) {
         draw_figures(r);
         status = write_file(r, path, error);
     }
     fl_report_certainty_destroy(r->certainty);
+    fl_run_groups_destroy(r->groups);
     fl_memory_free(r);
     return status;
 }

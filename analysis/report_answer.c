@@ -13,13 +13,13 @@ enum { MOST_BUDGETS = 8 };
 
 /* What the frozen model scores, and what it holds where a run of it is in the set. */
 static void write_full_model(const fl_report_case *c) {
-    const fl_run_entry *first = &c->set->runs[c->contenders[0].run];
+    const fl_run_entry *first = fl_run_group_first(c->groups, c->contenders[0].group);
     double full = c->score->full[0] != '\0' ? fl_run_metric_value(first, c->score->full) : (double)NAN;
     if (isnan(full)) return;
     fputs(" The full model: ", c->stream);
     fl_report_number(c->stream, full);
-    for (size_t i = 0; i < c->set->count; i++) {
-        const fl_run_entry *run = &c->set->runs[i];
+    for (size_t i = 0; i < c->groups->count; i++) {
+        const fl_run_entry *run = fl_run_group_first(c->groups, i);
         const char *rule = fl_run_entry_value(run, "variant.rule");
         bool is_full = rule != NULL && strcmp(rule, "softmax") == 0 && fl_run_same_setting(run, first);
         if (!is_full || isnan(fl_run_bytes(run))) continue;
@@ -34,7 +34,7 @@ static void write_full_model(const fl_report_case *c) {
 static fl_status write_next(const fl_report_case *c, size_t best, size_t next, fl_error *error) {
     fl_interval d;
     if (next == FL_NO_CONTENDER) return FL_OK;
-    FL_TRY(fl_report_between(c->certainty, c->score, c->contenders[best].run, c->contenders[next].run, &d,
+    FL_TRY(fl_report_between(c->certainty, c->score, c->contenders[best].group, c->contenders[next].group, &d,
                              error));
     fputs(" Next is ", c->stream);
     fl_report_contender(c, &c->contenders[next]);
@@ -53,7 +53,7 @@ static void write_budget_run(const fl_report_case *c, size_t contender) {
         return;
     }
     fputs("<td class=\"text\">", c->stream);
-    fl_html_text(c->stream, c->set->runs[c->contenders[contender].run].label);
+    fl_html_text(c->stream, c->groups->items[c->contenders[contender].group].label);
     fputs("</td><td>", c->stream);
     fl_report_number(c->stream, c->contenders[contender].score);
     fputs("</td>", c->stream);
@@ -62,8 +62,8 @@ static void write_budget_run(const fl_report_case *c, size_t contender) {
 static fl_status write_budget(const fl_report_case *c, const fl_budget *b, fl_error *error) {
     fl_interval d = {.estimate = (double)NAN, .why_not = "the only one"};
     if (b->next != FL_NO_CONTENDER)
-        FL_TRY(fl_report_between(c->certainty, c->score, c->contenders[b->best].run,
-                                 c->contenders[b->next].run, &d, error));
+        FL_TRY(fl_report_between(c->certainty, c->score, c->contenders[b->best].group,
+                                 c->contenders[b->next].group, &d, error));
     fputs("<tr><td>", c->stream);
     fl_report_bytes(c->stream, b->bytes);
     fprintf(c->stream, "</td><td>%zu</td>", b->runs);
@@ -150,8 +150,9 @@ static fl_status write_main(const fl_report_case *c, fl_error *error) {
 /* Nothing where no run of the setting has the score. */
 static fl_status write_case(const fl_report_certainty *certainty, const fl_run_score *score, size_t first,
                             part write, FILE *stream, fl_error *error) {
-    fl_report_case c = {.certainty = certainty, .set = certainty->set, .score = score, .stream = stream};
-    FL_TRY(fl_contenders_find(c.set, first, score, &c.contenders, &c.count, error));
+    fl_report_case c = {
+        .certainty = certainty, .groups = certainty->groups, .score = score, .stream = stream};
+    FL_TRY(fl_contenders_find(c.groups, first, score, &c.contenders, &c.count, error));
     fl_status status = c.count > 0 ? write(&c, error) : FL_OK;
     fl_memory_free(c.contenders);
     return status;
@@ -175,9 +176,10 @@ static void write_setting(const fl_run_entry *run, FILE *stream) {
     fputs("</h3>\n", stream);
 }
 
-static bool is_first_of_setting(const fl_run_set *set, size_t run) {
-    for (size_t i = 0; i < run; i++) {
-        if (fl_run_same_setting(&set->runs[i], &set->runs[run])) return false;
+static bool is_first_of_setting(const fl_run_groups *groups, size_t group) {
+    for (size_t i = 0; i < group; i++) {
+        if (fl_run_same_setting(fl_run_group_first(groups, i), fl_run_group_first(groups, group)))
+            return false;
     }
     return true;
 }
@@ -201,20 +203,20 @@ static const fl_run_score by_error = {.title = "nMSE, mean over layers",
                                       .log = true};
 
 fl_status fl_report_answer_write(const fl_report_certainty *certainty, FILE *stream, fl_error *error) {
-    const fl_run_set *set = certainty->set;
+    const fl_run_groups *groups = certainty->groups;
     fl_run_score *scores = NULL;
     size_t count = 0, settings = 0;
-    FL_TRY(fl_run_scores_list(set, &scores, &count, error));
+    FL_TRY(fl_run_scores_list(certainty->set, &scores, &count, error));
     if (count == 0) {
         scores[0] = by_error;
         count = 1;
     }
     fl_status status = FL_OK;
-    for (size_t i = 0; i < set->count; i++) settings += is_first_of_setting(set, i);
+    for (size_t i = 0; i < groups->count; i++) settings += is_first_of_setting(groups, i);
     fputs("<section class=\"answer\" id=\"answer\">\n", stream);
-    for (size_t i = 0; i < set->count; i++) {
-        if (!is_first_of_setting(set, i)) continue;
-        if (settings > 1) write_setting(&set->runs[i], stream);
+    for (size_t i = 0; i < groups->count; i++) {
+        if (!is_first_of_setting(groups, i)) continue;
+        if (settings > 1) write_setting(fl_run_group_first(groups, i), stream);
         FL_TRY_DONE(status, write_scores(certainty, scores, count, i, stream, error));
     }
     fputs("</section>\n", stream);

@@ -48,7 +48,7 @@ static bool any_has(const fl_run_set *set, const char *metric) {
 static bool is_shown(const fl_report_certainty *c, const column *shown) {
     const fl_interval *intervals = shown->kind == INTERVAL ? c->perplexity : c->gain;
     if (shown->kind == PLAIN || shown->kind == ALL_BYTES) return any_has(c->set, shown->metric);
-    for (size_t i = 0; i < c->set->count; i++) {
+    for (size_t i = 0; i < c->groups->count; i++) {
         if (intervals[i].known) return true;
     }
     return false;
@@ -58,12 +58,18 @@ static void write_tag(const char *text, FILE *stream) {
     fprintf(stream, " <span class=\"tag\">%s</span>", text);
 }
 
-static void write_name(const fl_run_entry *run, FILE *stream) {
-    fprintf(stream, fl_run_has_linear_part(run) ? "<tr><td>" : "<tr class=\"base\"><td>");
-    fl_html_text(stream, run->label);
-    if (run->diverged) write_tag("diverged", stream);
-    if (run->older) write_tag("older", stream);
-    if (run->warning_count > 0) write_tag("warned", stream);
+/* The name of a row and what should be known of its runs. */
+static void write_name(const fl_run_groups *groups, size_t index, FILE *stream) {
+    const fl_run_group *group = &groups->items[index];
+    bool is_warned = false;
+    for (size_t i = 0; i < group->count; i++)
+        is_warned = is_warned || groups->set->runs[group->runs[i]].warning_count > 0;
+    fputs(fl_run_has_linear_part(fl_run_group_first(groups, index)) ? "<tr><td>" : "<tr class=\"base\"><td>",
+          stream);
+    fl_html_text(stream, group->label);
+    if (group->diverged) write_tag("diverged", stream);
+    if (group->older) write_tag("older", stream);
+    if (is_warned) write_tag("warned", stream);
     fputs("</td>", stream);
 }
 
@@ -89,11 +95,7 @@ static void write_cell(double value, bool worse, FILE *stream) {
 
 static void write_with_error(double value, double error, bool worse, FILE *stream) {
     open_cell(value, worse, stream);
-    write_number(value, stream);
-    if (!isnan(error)) {
-        fputs(" &plusmn; ", stream);
-        write_number(error, stream);
-    }
+    fl_html_with_error(stream, value, error);
     fputs("</td>", stream);
 }
 
@@ -115,29 +117,38 @@ static void write_interval(const fl_interval *interval, bool with_estimate, FILE
     fputs("</td>", stream);
 }
 
-static void write_figure(const fl_report_certainty *c, size_t i, const column *shown, FILE *stream) {
-    const fl_run_entry *run = &c->set->runs[i];
-    bool linear = fl_run_has_linear_part(run);
-    bool is_own_baseline = !linear && (strncmp(shown->metric, "linear_off/", 11) == 0 ||
-                                       strcmp(shown->metric, "linear_share") == 0);
-    bool worse = strcmp(shown->metric, "perplexity") == 0 && shown->kind == PLAIN && fl_run_no_gain(run);
-    if (is_own_baseline) {
+static bool no_gain(const fl_run_groups *groups, size_t group) {
+    return fl_run_has_linear_part(fl_run_group_first(groups, group)) &&
+           fl_run_group_metric(groups, group, "linear_off/perplexity").mean <=
+               fl_run_group_metric(groups, group, "perplexity").mean;
+}
+
+static void write_figure(const fl_report_certainty *c, size_t group, const column *shown, FILE *stream) {
+    const fl_run_entry *first = fl_run_group_first(c->groups, group);
+    bool is_of_linear_part =
+        strncmp(shown->metric, "linear_off/", 11) == 0 || strcmp(shown->metric, "linear_share") == 0;
+    bool worse = strcmp(shown->metric, "perplexity") == 0 && no_gain(c->groups, group);
+    fl_run_spread spread = fl_run_group_metric(c->groups, group, shown->metric);
+    if (is_of_linear_part && !fl_run_has_linear_part(first)) {
         write_cell((double)NAN, false, stream);
     } else if (shown->kind == INTERVAL || shown->kind == GAIN) {
-        write_interval(shown->kind == GAIN ? &c->gain[i] : &c->perplexity[i], shown->kind == GAIN, stream);
+        const fl_interval *intervals = shown->kind == GAIN ? c->gain : c->perplexity;
+        write_interval(&intervals[group], shown->kind == GAIN, stream);
+    } else if (shown->kind == ALL_BYTES) {
+        write_cell(shown->scale * fl_run_bytes(first), false, stream);
     } else {
-        double value = shown->kind == ALL_BYTES ? fl_run_bytes(run) : fl_run_metric_value(run, shown->metric);
-        write_cell(shown->scale * value, worse, stream);
+        write_with_error(shown->scale * spread.mean, shown->scale * spread.sd, worse, stream);
     }
 }
 
-static void write_run(const fl_report_certainty *c, size_t i, FILE *stream) {
-    write_name(&c->set->runs[i], stream);
+static void write_group(const fl_report_certainty *c, size_t group, FILE *stream) {
+    write_name(c->groups, group, stream);
     fputs("<td>", stream);
-    fl_html_text(stream, c->set->runs[i].tier);
+    fl_html_text(stream, fl_run_group_first(c->groups, group)->tier);
     fputs("</td>", stream);
+    if (fl_run_groups_any_seeds(c->groups)) write_cell((double)c->groups->items[group].count, false, stream);
     for (size_t k = 0; k < COLUMNS; k++) {
-        if (is_shown(c, &columns[k])) write_figure(c, i, &columns[k], stream);
+        if (is_shown(c, &columns[k])) write_figure(c, group, &columns[k], stream);
     }
     fputs("</tr>\n", stream);
 }
@@ -166,7 +177,7 @@ static fl_status write_tidy_table(const fl_run_set *set, FILE *stream, fl_error 
     fl_table_release(&table);
     fl_status status = FL_OK;
     if (is_written) {
-        fputs("<p class=\"note\">All figures and settings of all runs: ", stream);
+        fputs("<p class=\"note numbers\">All figures and settings of all runs: ", stream);
         fl_html_download(stream, "runs.csv", csv, bytes);
         fputs("</p>\n", stream);
     } else {
@@ -180,11 +191,12 @@ fl_status fl_report_runs_write(const fl_report_certainty *certainty, FILE *strea
     fputs("<section class=\"sheet\">\n<h2 id=\"runs\">Runs</h2>\n", stream);
     open_table("Runs", stream);
     write_heading("tier", stream);
+    if (fl_run_groups_any_seeds(certainty->groups)) write_heading("seeds", stream);
     for (size_t c = 0; c < COLUMNS; c++) {
         if (is_shown(certainty, &columns[c])) write_heading(columns[c].heading, stream);
     }
     fputs("</tr></thead>\n<tbody>\n", stream);
-    for (size_t i = 0; i < certainty->set->count; i++) write_run(certainty, i, stream);
+    for (size_t i = 0; i < certainty->groups->count; i++) write_group(certainty, i, stream);
     fputs(
         "</tbody></table></div>\n<p class=\"note\">A heading sorts the table by its column. Shaded: leaving "
         "the "
@@ -197,11 +209,11 @@ fl_status fl_report_runs_write(const fl_report_certainty *certainty, FILE *strea
     return FL_OK;
 }
 
-static double metric_of(const fl_run_entry *run, const char *prefix, const char *task, const char *metric,
-                        const char *suffix) {
+static fl_run_spread spread_of(const fl_run_groups *groups, size_t group, const char *prefix,
+                               const char *task, const char *metric, const char *suffix) {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s/%s/%s%s", prefix, task, metric, suffix);
-    return fl_run_metric_value(run, name);
+    return fl_run_group_metric(groups, group, name);
 }
 
 static bool any_has_task(const fl_run_set *set, const char *task, const char *metric) {
@@ -213,35 +225,36 @@ static bool any_has_task(const fl_run_set *set, const char *task, const char *me
 static const char *const metrics[] = {"acc", "acc_norm", "perplexity", "word_perplexity", "byte_perplexity"};
 enum { METRICS = sizeof metrics / sizeof metrics[0] };
 
-static void write_differences(const fl_run_entry *run, const char *task, FILE *stream) {
-    static const char *const baselines[] = {"full/tasks", "linear_off/tasks"};
-    for (size_t b = 0; b < 2; b++) {
-        bool is_there = b == 0 || fl_run_has_linear_part(run);
-        double difference = is_there ? metric_of(run, baselines[b], task, "difference", "") : (double)NAN;
-        double error =
-            isnan(difference) ? difference : metric_of(run, baselines[b], task, "difference_stderr", "");
-        write_with_error(difference, error, b == 1 && difference <= 0, stream);
-    }
+/* A figure with its standard error; of several seeds the mean with their standard deviation. */
+static void write_score(const fl_run_groups *groups, size_t group, const char *prefix, const char *task,
+                        const char *metric, bool marks_loss, FILE *stream) {
+    fl_run_spread spread = spread_of(groups, group, prefix, task, metric, "");
+    double error = spread.n > 1 ? spread.sd : spread_of(groups, group, prefix, task, metric, "_stderr").mean;
+    write_with_error(spread.mean, isnan(spread.mean) ? spread.mean : error, marks_loss && spread.mean <= 0,
+                     stream);
 }
 
-/* One run's scores of one task. */
-static void write_task_row(const fl_run_set *set, const fl_run_entry *run, const char *task, FILE *stream) {
-    bool linear = fl_run_has_linear_part(run);
-    write_name(run, stream);
+/* The scores of one row in one task. */
+static void write_task_row(const fl_run_groups *groups, size_t group, const char *task, FILE *stream) {
+    const fl_run_set *set = groups->set;
+    const char *off = fl_run_has_linear_part(fl_run_group_first(groups, group)) ? "linear_off/tasks" : "none";
+    write_name(groups, group, stream);
     for (size_t m = 0; m < METRICS; m++) {
         if (!any_has_task(set, task, metrics[m])) continue;
-        write_with_error(metric_of(run, "tasks", task, metrics[m], ""),
-                         metric_of(run, "tasks", task, metrics[m], "_stderr"), false, stream);
-        write_cell(metric_of(run, "full/tasks", task, metrics[m], ""), false, stream);
-        write_cell(linear ? metric_of(run, "linear_off/tasks", task, metrics[m], "") : (double)NAN, false,
-                   stream);
+        write_score(groups, group, "tasks", task, metrics[m], false, stream);
+        write_cell(spread_of(groups, group, "full/tasks", task, metrics[m], "").mean, false, stream);
+        write_cell(spread_of(groups, group, off, task, metrics[m], "").mean, false, stream);
     }
     if (any_has_task(set, task, "acc")) {
-        write_differences(run, task, stream);
-        write_cell(linear ? metric_of(run, "linear_off/tasks", task, "mcnemar_exact_p", "") : (double)NAN,
-                   false, stream);
+        fl_run_spread p = spread_of(groups, group, off, task, "mcnemar_exact_p", "");
+        write_score(groups, group, "full/tasks", task, "difference", false, stream);
+        write_score(groups, group, off, task, "difference", true, stream);
+        write_cell(p.n == 1 ? p.mean : (double)NAN, false, stream);
     }
-    write_cell(linear ? 100 * metric_of(run, "tasks", task, "linear_share", "") : (double)NAN, false, stream);
+    bool is_linear = strcmp(off, "none") != 0;
+    write_cell(is_linear ? 100 * spread_of(groups, group, "tasks", task, "linear_share", "").mean
+                         : (double)NAN,
+               false, stream);
     fputs("</tr>\n", stream);
 }
 
@@ -257,7 +270,8 @@ static void write_task_headings(const fl_run_set *set, const char *task, FILE *s
     write_heading("reached the state, %", stream);
 }
 
-static void write_task(const fl_run_set *set, const fl_run_score *score, FILE *stream) {
+static void write_task(const fl_run_groups *groups, const fl_run_score *score, FILE *stream) {
+    const fl_run_set *set = groups->set;
     char name[NAME_BYTES], n[FL_HTML_NUMBER_BYTES], chance[FL_HTML_NUMBER_BYTES];
     snprintf(name, sizeof name, "tasks/%s/n", score->task);
     fputs("<h3>", stream);
@@ -269,23 +283,24 @@ static void write_task(const fl_run_set *set, const fl_run_score *score, FILE *s
     open_table(score->task, stream);
     write_task_headings(set, score->task, stream);
     fputs("</tr></thead>\n<tbody>\n", stream);
-    for (size_t i = 0; i < set->count; i++) {
-        if (fl_run_has_metric(&set->runs[i], name)) write_task_row(set, &set->runs[i], score->task, stream);
+    for (size_t i = 0; i < groups->count; i++) {
+        if (fl_run_group_metric(groups, i, name).n > 0) write_task_row(groups, i, score->task, stream);
     }
     fputs("</tbody></table></div>\n", stream);
 }
 
-fl_status fl_report_tasks_write(const fl_run_set *set, FILE *stream, fl_error *error) {
+fl_status fl_report_tasks_write(const fl_run_groups *groups, FILE *stream, fl_error *error) {
     fl_run_score *scores = NULL;
     size_t count = 0, written = 0;
-    FL_TRY(fl_run_scores_list(set, &scores, &count, error));
+    FL_TRY(fl_run_scores_list(groups->set, &scores, &count, error));
     for (size_t i = 0; i < count; i++) {
         if (scores[i].task[0] == '\0') continue;
         if (written++ == 0) fputs("<section class=\"sheet\">\n<h2 id=\"tasks\">Tasks</h2>\n", stream);
-        write_task(set, &scores[i], stream);
+        write_task(groups, &scores[i], stream);
     }
     if (written > 0)
-        fputs("<p class=\"note\">&plusmn;: standard error. Differences are paired, over the same items; "
+        fputs("<p class=\"note\">&plusmn;: standard error; of several seeds their standard deviation. "
+              "Differences are paired, over the same items; "
               "McNemar's exact test is against the run with its linear part off.</p>\n</section>\n",
               stream);
     fl_memory_free(scores);

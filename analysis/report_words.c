@@ -15,9 +15,9 @@ void fl_report_bytes(FILE *stream, double bytes) {
     fprintf(stream, "%.3g&nbsp;%s", bytes / (is_large ? mebibyte : kibibyte), is_large ? "MiB" : "KiB");
 }
 
-void fl_report_run(const fl_report_case *c, size_t run) {
+void fl_report_run(const fl_report_case *c, size_t group) {
     fputs("<b>", c->stream);
-    fl_html_text(c->stream, c->set->runs[run].label);
+    fl_html_text(c->stream, c->groups->items[group].label);
     fputs("</b>", c->stream);
 }
 
@@ -25,12 +25,19 @@ void fl_report_score_name(const fl_report_case *c) {
     fl_html_text(c->stream, c->score->task[0] != '\0' ? c->score->title : c->score->axis);
 }
 
+/* The mean over seeds, with their number. */
+static void write_score(const fl_report_case *c, const fl_contender *contender) {
+    fl_run_spread spread = fl_run_group_metric(c->groups, contender->group, c->score->value);
+    fl_html_with_error(c->stream, contender->score, spread.sd);
+    if (spread.n > 1) fprintf(c->stream, " (%zu&nbsp;seeds)", spread.n);
+}
+
 void fl_report_contender(const fl_report_case *c, const fl_contender *contender) {
-    fl_report_run(c, contender->run);
+    fl_report_run(c, contender->group);
     fputs(": ", c->stream);
     fl_report_score_name(c);
     fputs("&nbsp;", c->stream);
-    fl_report_number(c->stream, contender->score);
+    write_score(c, contender);
     if (isnan(contender->bytes)) return;
     fputs(" with ", c->stream);
     fl_report_bytes(c->stream, contender->bytes);

@@ -20,8 +20,12 @@ typedef struct gain {
     bool looks_better; /* the plain figure is */
 } gain;
 
+static const fl_run_entry *run_of(const fl_report_case *c, const fl_contender *contender) {
+    return fl_run_group_first(c->groups, contender->group);
+}
+
 static double without(const fl_report_case *c, const fl_contender *contender) {
-    return fl_run_metric_value(&c->set->runs[contender->run], c->score->linear_off);
+    return fl_run_group_metric(c->groups, contender->group, c->score->linear_off).mean;
 }
 
 static outcome judge(const fl_report_case *c, const fl_interval *difference) {
@@ -35,8 +39,8 @@ static fl_status find_gains(const fl_report_case *c, gain *gains, size_t *count,
     for (size_t i = 0; i < c->count; i++) {
         const fl_contender *contender = &c->contenders[i];
         gain g = {.contender = i, .without = without(c, contender)};
-        if (!fl_run_has_linear_part(&c->set->runs[contender->run]) || isnan(g.without)) continue;
-        FL_TRY(fl_report_against_off(c->certainty, c->score, contender->run, &g.difference, error));
+        if (!fl_run_has_linear_part(run_of(c, contender)) || isnan(g.without)) continue;
+        FL_TRY(fl_report_against_off(c->certainty, c->score, contender->group, &g.difference, error));
         g.outcome = judge(c, &g.difference);
         g.looks_better =
             c->score->higher_is_better ? contender->score > g.without : contender->score < g.without;
@@ -52,7 +56,7 @@ static void write_names(const fl_report_case *c, const gain *gains, size_t count
         if (gains[i].outcome != wanted || gains[i].looks_better != looks_better) continue;
         if (named < MOST_NAMES) {
             fputs(named > 0 ? "; " : ": ", c->stream);
-            fl_report_run(c, c->contenders[gains[i].contender].run);
+            fl_report_run(c, c->contenders[gains[i].contender].group);
         }
         named++;
     }
@@ -77,7 +81,7 @@ static void write_tally(const fl_report_case *c, const gain *gains, size_t count
         {UNTOLD, true, "better with it in the plain figures, which cannot be told from chance"},
         {UNTOLD, false, "no better with it in the plain figures, and that cannot be told from chance"},
         {HARMS, false, "better without it, and surely so"}};
-    fprintf(c->stream, "<p>Of %zu run%s with a linear part:</p>\n<ul>\n", count, count == 1 ? "" : "s");
+    fprintf(c->stream, "<p>Of %zu variant%s with a linear part:</p>\n<ul>\n", count, count == 1 ? "" : "s");
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         size_t found = count_of(gains, count, ways[i].outcome, ways[i].looks_better);
         if (found == 0) continue;
@@ -119,7 +123,7 @@ static double tokens_for_state(const fl_run_entry *run) {
  */
 static bool has_rival(const fl_report_case *c, const fl_contender *with) {
     for (size_t i = 0; i < c->count; i++) {
-        const fl_run_entry *run = &c->set->runs[c->contenders[i].run];
+        const fl_run_entry *run = run_of(c, &c->contenders[i]);
         if (!fl_run_has_linear_part(run) && c->contenders[i].bytes >= 0.9 * with->bytes &&
             c->contenders[i].bytes <= 1.02 * with->bytes)
             return true;
@@ -129,7 +133,7 @@ static bool has_rival(const fl_report_case *c, const fl_contender *with) {
 
 /* Linear off holds less: at equal bytes the state competes with a longer window. */
 static void write_price(const fl_report_case *c, const fl_contender *contender) {
-    const fl_run_entry *run = &c->set->runs[contender->run];
+    const fl_run_entry *run = run_of(c, contender);
     double state = fl_run_metric_value(run, "state_bytes"), tokens = tokens_for_state(run);
     if (isnan(state)) return;
     fputs(" Linear off saves ", c->stream);
@@ -149,7 +153,7 @@ static void write_best(const fl_report_case *c, const gain *best) {
                                        "For the best of them it cannot be told",
                                        "Even the best of them is better off without it"};
     fprintf(c->stream, "<p>%s: ", says[best->outcome]);
-    fl_report_run(c, contender->run);
+    fl_report_run(c, contender->group);
     fputs(", ", c->stream);
     fl_report_score_name(c);
     fputc(' ', c->stream);
@@ -181,20 +185,30 @@ fl_status fl_report_worth_write(const fl_report_case *c, fl_error *error) {
     return status;
 }
 
-static bool has_seeds(const fl_report_case *c) {
-    static const char *const keys[] = {"variant.seed", "train.seed"};
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-        for (size_t i = 1; i < c->count; i++) {
-            const char *a = fl_run_entry_value(&c->set->runs[c->contenders[0].run], keys[k]);
-            const char *b = fl_run_entry_value(&c->set->runs[c->contenders[i].run], keys[k]);
-            if (a != NULL && b != NULL && strcmp(a, b) != 0) return true;
-        }
+/* The fewest and the most runs that one row stands for. */
+static void write_seeds(const fl_report_case *c) {
+    size_t fewest = (size_t)-1, most = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        size_t runs = c->groups->items[c->contenders[i].group].count;
+        fewest = runs < fewest ? runs : fewest;
+        most = runs > most ? runs : most;
     }
-    return false;
+    if (most < 2) {
+        fputs(" One seed a row: how far another would move a figure was not measured.", c->stream);
+        return;
+    }
+    if (fewest == most)
+        fprintf(c->stream, " %zu seeds a row", most);
+    else
+        fprintf(c->stream, " %zu to %zu seeds a row", fewest, most);
+    fputs(": figures are mean &plusmn; standard deviation over them, and a difference is sure only when it "
+          "is in "
+          "every pair of seeds.",
+          c->stream);
 }
 
 void fl_report_certainty_write(const fl_report_case *c) {
-    const fl_interval *own = &c->certainty->perplexity[c->contenders[0].run];
+    const fl_interval *own = &c->certainty->perplexity[c->contenders[0].group];
     fputs("<h2>With which certainty?</h2>\n<p>", c->stream);
     if (own->known) {
         fprintf(c->stream,
@@ -209,8 +223,7 @@ void fl_report_certainty_write(const fl_report_case *c) {
               "(<code>text.sequences</code>) where a conclusion hangs on one.",
               c->stream);
     }
-    fputs(has_seeds(c) ? "" : " One seed each: how far another would move a figure was not measured.",
-          c->stream);
+    write_seeds(c);
     fputs(" No p is corrected for the number of comparisons. <a href=\"#definitions\">Definitions</a></p>\n",
           c->stream);
 }

@@ -1,4 +1,5 @@
 /* report PATH...: one HTML page for a run set. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static fl_status make_figure_folder(const char *page, char folder[PATH_BYTES], f
 
 typedef struct report_flags {
     const char *out;
+    bool each;
 } report_flags;
 
 static int run(const fl_command *command, int argc, char **argv) {
@@ -36,7 +38,7 @@ static int run(const fl_command *command, int argc, char **argv) {
     char figures[PATH_BYTES];
     fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
     if (status == FL_OK) status = make_figure_folder(out, figures, &error);
-    if (status == FL_OK) status = fl_report_write(set, out, figures, &error);
+    if (status == FL_OK) status = fl_report_write(set, given.each, out, figures, &error);
     if (status == FL_OK) fl_absent_note_print(command, set);
     fl_run_set_destroy(set);
     if (status != FL_OK) return fl_command_fail(command, &error);
@@ -50,6 +52,9 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_FILE,
      .offset = offsetof(report_flags, out),
      .help = "the page (default: report.html)"},
+    {.name = "--each",
+     .offset = offsetof(report_flags, each),
+     .help = "runs that differ in seeds only have rows of their own"},
     {0},
 };
 

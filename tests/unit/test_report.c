@@ -260,11 +260,11 @@ static void test_numbers_are_short_and_text_is_escaped(void **state) {
  * diverged. */
 static void test_best_at_equal_bytes_counts_all_that_hold_no_more(void **state) {
     (void)state;
-    const fl_contender contenders[] = {{.run = 0, .score = 20, .bytes = 100},
-                                       {.run = 1, .score = 21, .bytes = 101},
-                                       {.run = 2, .score = (double)NAN, .bytes = 200},
-                                       {.run = 3, .score = 19, .bytes = 200},
-                                       {.run = 4, .score = 1, .bytes = (double)NAN}};
+    const fl_contender contenders[] = {{.group = 0, .score = 20, .bytes = 100},
+                                       {.group = 1, .score = 21, .bytes = 101},
+                                       {.group = 2, .score = (double)NAN, .bytes = 200},
+                                       {.group = 3, .score = 19, .bytes = 200},
+                                       {.group = 4, .score = 1, .bytes = (double)NAN}};
     fl_budget *budgets = NULL;
     size_t count = 0;
     assert_int_equal(fl_budgets_find(contenders, 5, false, &budgets, &count, NULL), FL_OK);
@@ -294,6 +294,26 @@ static void test_a_difference_is_told_only_when_its_interval_leaves_zero_out(voi
     assert_int_equal(fl_interval_verdict(&across), FL_CANNOT_BE_TOLD);
     assert_int_equal(fl_interval_verdict(&discordant), FL_CANNOT_BE_TOLD);
     assert_int_equal(fl_interval_verdict(&none), FL_CANNOT_BE_TOLD);
+}
+
+static void assert_with_error(double value, double error, const char *expected) {
+    FILE *stream = fopen(fl_inside("e"), "wb");
+    fl_html_with_error(stream, value, error);
+    fclose(stream);
+    char *written = fl_read_file(fl_inside("e"), NULL);
+    assert_string_equal(written, expected);
+    fl_memory_free(written);
+}
+
+static void test_values_have_the_digits_that_their_error_leaves(void **state) {
+    (void)state;
+    assert_with_error(516.3471, 4.758, "516.3 &plusmn; 4.8");
+    assert_with_error(-0.02, 0.0104, "&minus;0.020 &plusmn; 0.010");
+    assert_with_error(1657.2, 86.1, "1657 &plusmn; 86");
+    assert_with_error(492.1, 6.9e-14, "492.1");
+    assert_with_error(36.221, (double)NAN, "36.22");
+    assert_with_error(2.98e6, 1e4, "2.98&times;10<sup>6</sup> &plusmn; 10000");
+    assert_with_error((double)NAN, 1, "&ndash;");
 }
 
 static void test_a_download_holds_the_bytes_of_the_numbers(void **state) {
@@ -374,6 +394,7 @@ int main(void) {
         TEST(test_numbers_are_short_and_text_is_escaped),
         TEST(test_best_at_equal_bytes_counts_all_that_hold_no_more),
         TEST(test_a_difference_is_told_only_when_its_interval_leaves_zero_out),
+        TEST(test_values_have_the_digits_that_their_error_leaves),
         TEST(test_a_download_holds_the_bytes_of_the_numbers),
         TEST(test_an_unreadable_run_file_is_named_and_left_out),
         TEST(test_a_browser_shows_it_on_a_phone_without_errors_or_overflow),
