@@ -84,33 +84,30 @@ void fl_legend_draw(fl_page *page, const fl_legend *legend, double left, double 
     char buffer[TEXT_BYTES];
     layout l = lay_out(legend, page->font);
     for (size_t i = 0; i < legend->count; i++) {
-        const fl_legend_entry *entry = &legend->entries[i];
         spot at = find_spot(legend, &l, i, left, top);
-        if (entry->shape > 0)
-            fl_page_point(page, at.x + sample / 2, at.y, entry->shape, entry->point, entry->colour);
         fl_page_text(page, at.x + sample + sample_gap, at.y - 0.65 * l.type.size, l.text_width,
-                     text_of(entry, buffer), &l.type);
+                     text_of(&legend->entries[i], buffer), &l.type);
     }
 }
 
 void fl_legend_plot(fl_page *page, const fl_legend *legend, double left, double top) {
+    FILE *stream = page->stream;
     layout l = lay_out(legend, page->font);
-    bool any = false;
     for (size_t i = 0; i < legend->count; i++) {
         spot at = find_spot(legend, &l, i, left, top);
-        if (legend->entries[i].line <= 0) continue;
-        fprintf(page->stream, "$sample%zu << end\n%.2f,%.2f\n%.2f,%.2f\nend\n", i, at.x, at.y, at.x + sample,
-                at.y);
-        any = true;
+        fprintf(stream, "$sample%zu << end\n%.2f,%.2f\n%.2f,%.2f\nend\n", i, at.x, at.y, at.x + sample, at.y);
+        fprintf(stream, "$middle%zu << end\n%.2f,%.2f\nend\n", i, at.x + sample / 2, at.y);
     }
-    if (!any) return;
     fl_page_place_whole(page);
-    fputs("plot NaN", page->stream);
+    fputs("plot NaN", stream);
     for (size_t i = 0; i < legend->count; i++) {
         const fl_legend_entry *entry = &legend->entries[i];
-        if (entry->line <= 0) continue;
-        fprintf(page->stream, ", \\\n     $sample%zu using 1:2 with lines lc rgb '%s' dt %s lw %g", i,
-                entry->colour, entry->dash, entry->line);
+        if (entry->line > 0)
+            fprintf(stream, ", \\\n     $sample%zu using 1:2 with lines lc rgb '%s' dt %s lw %g", i,
+                    entry->colour, entry->dash, entry->line);
+        if (entry->shape > 0)
+            fprintf(stream, ", \\\n     $middle%zu using 1:2 with points lc rgb '%s' pt %d ps %g", i,
+                    entry->colour, entry->shape, entry->point);
     }
-    fputc('\n', page->stream);
+    fputc('\n', stream);
 }

@@ -23,7 +23,7 @@ typedef struct fl_legend {
 } fl_legend;
 
 double fl_legend_height(const fl_legend *legend, double font);
-/* Texts and points; then, when all else has been plotted, the lines, as a plot of their own. */
+/* The texts; then, when all else has been plotted, the samples, as a plot of their own. */
 void fl_legend_draw(fl_page *page, const fl_legend *legend, double left, double top);
 void fl_legend_plot(fl_page *page, const fl_legend *legend, double left, double top);
 
