@@ -167,7 +167,7 @@ static const fl_rule wrong_rule = {
     .source = "this test",
     .transition = {FL_DECAY_NONE, FL_ERASE_NONE},
     .prepare = wrong_prepare,
-    .prepare_backward = NULL,
+    .prepare_backward = fl_rule_raw_inputs_backward,
 };
 
 static void test_a_rule_with_hidden_state_is_caught_with_its_place(void **state) {
