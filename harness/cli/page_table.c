@@ -1,19 +1,11 @@
 #include "harness/cli/page_table.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "analysis/run_columns.h"
-
-/* 0: no terminal. */
-static size_t terminal_width(FILE *stream) {
-    struct winsize size = {0};
-    return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
+#include "harness/cli/columns.h"
 
 fl_status fl_page_table_print(FILE *stream, const fl_table *table, fl_error *error) {
     size_t shown = 0;
-    FL_TRY(fl_table_write_text(table, stream, terminal_width(stream), &shown, error));
+    FL_TRY(fl_table_write_text(table, stream, fl_columns_of_terminal(stream), &shown, error));
     const char *note = fl_run_columns_note(table);
     if (note[0] != '\0') fprintf(stream, "\n%s\n", note);
     for (size_t c = shown; c < table->column_count; c++) {
