@@ -197,7 +197,7 @@ static size_t larger(size_t a, size_t b) {
 
 static size_t column_width(const fl_table *table, const fl_table_column *column) {
     char text[VALUE_BYTES];
-    two_lines heading;
+    two_lines heading = {.first = ""};
     split_heading(column, &heading);
     size_t width = larger(width_of(heading.first), width_of(heading.second));
     for (size_t row = 0; row < table->rows; row++)
@@ -207,7 +207,7 @@ static size_t column_width(const fl_table *table, const fl_table_column *column)
 
 static void write_line(const fl_table *table, size_t line, const size_t *widths, size_t shown, FILE *stream) {
     char text[VALUE_BYTES];
-    two_lines heading;
+    two_lines heading = {.first = ""};
     for (size_t c = 0; c < shown; c++) {
         const fl_table_column *column = &table->columns[c];
         split_heading(column, &heading);
@@ -225,7 +225,7 @@ fl_status fl_table_write_text(const fl_table *table, FILE *stream, size_t width,
     *shown = 0;
     FL_TRY(FL_ALLOCATE(&widths, table->column_count, error));
     for (size_t c = 0; c < table->column_count; c++) {
-        two_lines heading;
+        two_lines heading = {.first = ""};
         split_heading(&table->columns[c], &heading);
         widths[c] = column_width(table, &table->columns[c]);
         used += widths[c] + (c > 0 ? 2 : 0);

@@ -101,10 +101,13 @@ static bool is_seed(const char *key) {
     return is(key, "variant.seed") || is(key, "train.seed");
 }
 
-/* A label under way: which settings it says, and whether it says all of them whole. */
+/* How much a label says: what matters to the rule, also what is idle under it, or all of it whole. */
+typedef enum detail { SAY_SHORT, SAY_IDLE, SAY_WHOLE } detail;
+
+/* A label under way. */
 typedef struct writer {
     const fl_cell_label_source *cell;
-    bool whole;
+    detail detail;
     fl_text_builder text;
 } writer;
 
@@ -115,7 +118,7 @@ static fl_status add_part(writer *w, const char *part, fl_error *error) {
 
 static bool is_said(const writer *w, const fl_cell_setting *setting) {
     if (w->cell->without_seeds && is_seed(setting->key)) return false;
-    return w->whole || !is_idle(w->cell, setting->key);
+    return w->detail != SAY_SHORT || !is_idle(w->cell, setting->key);
 }
 
 static const fl_cell_setting *unlabelled(const writer *w, const char *key) {
@@ -124,7 +127,7 @@ static const fl_cell_setting *unlabelled(const writer *w, const char *key) {
 }
 
 static fl_status add_setting(writer *w, const fl_cell_setting *setting, fl_error *error) {
-    if (!w->whole) return add_part(w, setting->name, error);
+    if (w->detail != SAY_WHOLE) return add_part(w, setting->name, error);
     fl_axis_value value = {0};
     char *name = NULL;
     /* A value that is no YAML (an old file's) is said as it is. */
@@ -203,11 +206,11 @@ static fl_status replace(char **label, fl_text_builder *text) {
     return FL_OK;
 }
 
-static fl_status write_label(const fl_cell_label_source *cell, bool whole, char **label, fl_error *error) {
-    writer w = {.cell = cell, .whole = whole};
+static fl_status write_label(const fl_cell_label_source *cell, detail most, char **label, fl_error *error) {
+    writer w = {.cell = cell, .detail = most};
     fl_status status = write_parts(&w, error);
-    if (status == FL_OK && w.text.length == 0 && !whole) {
-        w.whole = true;
+    if (status == FL_OK && w.text.length == 0 && most != SAY_WHOLE) {
+        w.detail = SAY_WHOLE;
         status = write_parts(&w, error);
     }
     if (status == FL_OK && w.text.length == 0)
@@ -245,12 +248,12 @@ typedef struct labelled_set {
 /* Tells the `count` cells that share one label apart, as far as one means goes. */
 typedef fl_status (*means)(labelled_set *set, const ranked *same, size_t count, fl_error *error);
 
-static fl_status say_whole(labelled_set *set, const ranked *same, size_t count, fl_error *error) {
+static fl_status say_more(labelled_set *set, const ranked *same, size_t count, detail most, fl_error *error) {
     bool differ = false;
     char **whole = NULL;
     fl_status status = FL_ALLOCATE(&whole, count, error);
     for (size_t i = 0; i < count && status == FL_OK; i++) {
-        status = write_label(&set->cells[same[i].index], true, &whole[i], error);
+        status = write_label(&set->cells[same[i].index], most, &whole[i], error);
         differ = differ || (status == FL_OK && !is(whole[i], whole[0]));
     }
     for (size_t i = 0; whole != NULL && i < count; i++) {
@@ -261,6 +264,14 @@ static fl_status say_whole(labelled_set *set, const ranked *same, size_t count, 
     }
     fl_memory_free(whole);
     return status;
+}
+
+static fl_status say_idle(labelled_set *set, const ranked *same, size_t count, fl_error *error) {
+    return say_more(set, same, count, SAY_IDLE, error);
+}
+
+static fl_status say_whole(labelled_set *set, const ranked *same, size_t count, fl_error *error) {
+    return say_more(set, same, count, SAY_WHOLE, error);
 }
 
 static const char *config_of(const labelled_set *set, const ranked *cell, const char *key) {
@@ -364,13 +375,14 @@ static fl_status tell_apart(labelled_set *set, means by, fl_error *error) {
 
 fl_status fl_cell_label_make(const fl_cell_label_source *cells, size_t count, char **labels,
                              fl_error *error) {
-    static const means all_means[] = {say_whole, say_config, say_experiment, say_id};
+    static const means all_means[] = {say_idle, say_whole, say_config, say_experiment, say_id};
     labelled_set set = {.cells = cells, .labels = labels, .count = count};
     fl_status status = FL_OK;
     if (count == 0) return FL_OK;
     memset(labels, 0, count * sizeof labels[0]);
     FL_TRY_DONE(status, FL_ALLOCATE(&set.order, count, error));
-    for (size_t i = 0; i < count; i++) FL_TRY_DONE(status, write_label(&cells[i], false, &labels[i], error));
+    for (size_t i = 0; i < count; i++)
+        FL_TRY_DONE(status, write_label(&cells[i], SAY_SHORT, &labels[i], error));
     for (size_t m = 0; m < sizeof all_means / sizeof all_means[0]; m++)
         FL_TRY_DONE(status, tell_apart(&set, all_means[m], error));
 done:

@@ -70,6 +70,11 @@ static void test_models_and_texts_are_told_by_their_last_component(void **state)
     EXPECT(made_of("model: {path: m.gguf}\nsweep:\n  grid: {variant.rule: [gla, kda]}\n"
                    "  list: [{text.path: one/books.txt}, {text.path: two/code.txt}]\n"),
            "gla, books.txt", "gla, code.txt", "kda, books.txt", "kda, code.txt");
+    EXPECT(made_of(
+               "sweep: {grid: {variant.rule: [softmax, gla], variant.window: [8, 32], model.path: [m/a.gguf, "
+               "m/b.gguf]}}\n"),
+           "softmax, window 8, a", "softmax, window 8, b", "softmax, window 32, a", "softmax, window 32, b",
+           "gla, window 8, a", "gla, window 8, b", "gla, window 32, a", "gla, window 32, b");
     /* Equal names are said whole. */
     EXPECT(made_of("sweep: {grid: {model.path: [one/a.gguf, two/a.gguf]}}\n"), "one/a.gguf", "two/a.gguf");
 }
