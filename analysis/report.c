@@ -66,6 +66,22 @@ static fl_status write_numbers(const report *r, const char *name, fl_error *erro
     return FL_OK;
 }
 
+/* Names of elements, made unique to the picture: all pictures of gnuplot use the same for their marks. */
+static void write_svg(const char *svg, const char *picture, FILE *stream) {
+    static const char *const before_name[] = {" id='", " id=\"", "href='#", "href=\"#", "url(#"};
+    bool in_tag = true; /* of the element itself */
+    while (*svg != '\0') {
+        size_t bytes = 1;
+        in_tag = (in_tag || *svg == '<') && *svg != '>';
+        for (size_t i = 0; in_tag && bytes == 1 && i < sizeof before_name / sizeof before_name[0]; i++) {
+            if (strncmp(svg, before_name[i], strlen(before_name[i])) == 0) bytes = strlen(before_name[i]);
+        }
+        fwrite(svg, 1, bytes, stream);
+        if (bytes > 1) fprintf(stream, "%s-", picture);
+        svg += bytes;
+    }
+}
+
 /* The <svg> element alone, without the XML declaration and document type in front of it. */
 static fl_status write_figure(const report *r, const char *name, fl_error *error) {
     char *content = NULL;
@@ -76,7 +92,7 @@ static fl_status write_figure(const report *r, const char *name, fl_error *error
         fprintf(r->stream, "<figure id=\"figure-%s\">\n<div class=\"wide\" tabindex=\"0\" role=\"region\" ",
                 name);
         fprintf(r->stream, "aria-label=\"%s\">\n<svg role=\"img\" aria-label=\"%s\"", name, name);
-        fputs(svg + strlen("<svg"), r->stream);
+        write_svg(svg + strlen("<svg"), name, r->stream);
         fputs("</div>\n", r->stream);
     }
     fl_memory_free(content);

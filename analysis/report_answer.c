@@ -106,7 +106,7 @@ static fl_status write_best(const fl_report_case *c, fl_error *error) {
     fputs("<h2>Which variant is best at equal bytes?</h2>\n", c->stream);
     fl_contenders_best(c->contenders, c->count, higher, &best, &next);
     if (best == FL_NO_CONTENDER) {
-        fprintf(c->stream, "<p>None: no run has a finite %s. All of them diverged.</p>\n", c->score->axis);
+        fprintf(c->stream, "<p>None: no variant has a finite %s.</p>\n", c->score->axis);
         return FL_OK;
     }
     FL_TRY(fl_budgets_find(c->contenders, c->count, higher, &budgets, &count, error));
@@ -195,6 +195,14 @@ static fl_status write_scores(const fl_report_certainty *certainty, const fl_run
     return FL_OK;
 }
 
+static bool is_any_replaced(const fl_run_groups *groups) {
+    for (size_t i = 0; i < groups->count; i++) {
+        const char *rule = fl_run_entry_value(fl_run_group_first(groups, i), "variant.rule");
+        if (rule != NULL && strcmp(rule, "softmax") != 0) return true;
+    }
+    return false;
+}
+
 /* Runs without a text to read and without tasks are compared by their error. */
 static const fl_run_score by_error = {.title = "nMSE, mean over layers",
                                       .axis = "nMSE",
@@ -219,6 +227,8 @@ fl_status fl_report_answer_write(const fl_report_certainty *certainty, FILE *str
         if (settings > 1) write_setting(fl_run_group_first(groups, i), stream);
         FL_TRY_DONE(status, write_scores(certainty, scores, count, i, stream, error));
     }
+    if (!is_any_replaced(groups))
+        fputs("<p>No run here has its attention replaced: there is nothing to compare.</p>\n", stream);
     fputs("</section>\n", stream);
 done:
     fl_memory_free(scores);

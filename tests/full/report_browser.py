@@ -119,6 +119,11 @@ try:
     # Every place that is linked exists; no id twice; nothing from a file became an element.
     check(browser.ask("""Array.from(document.querySelectorAll('a[href^="#"]')).every(
       a => document.getElementById(a.getAttribute("href").slice(1)))"""), "a link leads nowhere")
+    twice = browser.ask("""(() => {
+      const ids = Array.from(document.querySelectorAll("[id]")).map(e => e.id);
+      return ids.filter((id, i) => ids.indexOf(id) !== i).slice(0, 5);
+    })()""")
+    check(twice == [], f"ids occur twice: {twice}")
     check(browser.ask('document.querySelectorAll("img, iframe, object, script[src], link[rel=stylesheet]").length') == 0,
           "the page holds what it should not")
     check(browser.ask("window.injected === undefined"), "text from a file ran as script")

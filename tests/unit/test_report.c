@@ -328,6 +328,35 @@ static void test_a_download_holds_the_bytes_of_the_numbers(void **state) {
     fl_memory_free(written);
 }
 
+/* A sweep of which nothing is finite has a page, and it says so. */
+static void test_a_sweep_of_diverged_runs_has_a_page(void **state) {
+    static const char spoil[] =
+        "import glob, h5py, sys\n"
+        "for path in glob.glob(sys.argv[1] + \"/*.h5\"):\n"
+        "    with h5py.File(path, \"r+\") as run:\n"
+        "        run.attrs[\"diverged\"] = 1\n"
+        "        def lose(name, data):\n"
+        "            if isinstance(data, h5py.Dataset) and data.dtype.kind == \"f\":\n"
+        "                data[...] = float(\"nan\")\n"
+        "        run.visititems(lose)\n";
+    (void)state;
+    const char *python = fl_python_with(__func__, "h5py");
+    char *output = NULL;
+    fl_shell(NULL, "cp -r %s %s", fl_sweep_fixture(__func__), fl_inside("lost"));
+    fl_write_file(fl_inside("spoil.py"), spoil, sizeof spoil - 1);
+    if (fl_shell(&output, "%s %s %s", python, fl_inside("spoil.py"), fl_inside("lost")) != 0)
+        fail_msg("%s", output);
+    fl_memory_free(output);
+    if (fl_frostline(&output, "report %s --out %s", fl_inside("lost"), fl_inside("lost.html")) != 0)
+        fail_msg("%s", output);
+    char *page = fl_read_file(fl_inside("lost.html"), NULL);
+    assert_says(page, "no variant has a finite perplexity");
+    assert_says(page, "Diverged (figures that are not finite are the result)");
+    assert_says(page, "<span class=\"tag\">diverged</span>");
+    fl_memory_free(page);
+    fl_memory_free(output);
+}
+
 static void test_an_unreadable_run_file_is_named_and_left_out(void **state) {
     char *output = NULL;
     (void)state;
@@ -396,6 +425,7 @@ int main(void) {
         TEST(test_a_difference_is_told_only_when_its_interval_leaves_zero_out),
         TEST(test_values_have_the_digits_that_their_error_leaves),
         TEST(test_a_download_holds_the_bytes_of_the_numbers),
+        TEST(test_a_sweep_of_diverged_runs_has_a_page),
         TEST(test_an_unreadable_run_file_is_named_and_left_out),
         TEST(test_a_browser_shows_it_on_a_phone_without_errors_or_overflow),
     };
