@@ -109,6 +109,8 @@ $(SUPPORT): $(call object,$(SUPPORT_SOURCES))
 	$(Q)rm -f $@
 	$(Q)ar rcs $@ $^
 
+# What the command line is tested with from inside.
+$(BUILD)/tests/test_progress_line: $(call object,harness/cli/columns.c harness/cli/progress_line.c)
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(OPTIMISE_$(CONFIG)) $(LDFLAGS) -o $@ $^ -lcmocka $(LIBRARY_LDLIBS)

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-void fl_absent_note_print(const fl_command *command, const fl_run_set *set) {
+int fl_absent_note_print(const fl_command *command, const fl_run_set *set) {
     size_t failed = fl_absent_runs_count(&set->absent, FL_ABSENT_FAILED);
     size_t unfinished = fl_absent_runs_count(&set->absent, FL_ABSENT_UNFINISHED);
     if (failed > 0)
@@ -15,4 +15,5 @@ void fl_absent_note_print(const fl_command *command, const fl_run_set *set) {
         if (run->absence == FL_ABSENT_UNREADABLE)
             fprintf(stderr, "frostline %s: left out: %s\n", command->name, run->message);
     }
+    return fl_absent_runs_count(&set->absent, FL_ABSENT_UNREADABLE) > 0 ? FL_EXIT_LEFT_OUT : FL_EXIT_OK;
 }

@@ -6,6 +6,7 @@
 #include "harness/cli/command.h"
 
 /* Nothing when the set is whole. */
-void fl_absent_note_print(const fl_command *command, const fl_run_set *set);
+/* Returns FL_EXIT_LEFT_OUT when files were left out that cannot be read, else FL_EXIT_OK. */
+int fl_absent_note_print(const fl_command *command, const fl_run_set *set);
 
 #endif

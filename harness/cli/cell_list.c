@@ -267,6 +267,11 @@ static fl_status load_text(const fl_cell_list *list, const fl_experiment *experi
                                 list->progress, &out->text, error);
 }
 
+/* Where the config names what a failure lies in. */
+static fl_status at_key(const fl_experiment *experiment, const char *key, fl_status status, fl_error *error) {
+    return fl_node_place_error(fl_node_find(fl_document_root(experiment->document), key), key, status, error);
+}
+
 fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error) {
     memset(out, 0, sizeof *out);
     const fl_experiment *first = NULL;
@@ -283,12 +288,18 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
                             list->config);
     }
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, fl_workbench_open(first->model_path, &out->bench, error));
+    status = fl_workbench_open(first->model_path, &out->bench, error);
+    FL_TRY_DONE(status, at_key(first, "model.path", status, error));
     out->bench.widen_memory = first->widen_memory;
     FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
-    if (first->has_text) FL_TRY_DONE(status, load_text(list, first, out, error));
-    if (first->text.path != NULL)
-        FL_TRY_DONE(status, hash_tokenizer(first->model_path, &out->tokenizer, error));
+    if (first->text.path != NULL) {
+        status = hash_tokenizer(first->model_path, &out->tokenizer, error);
+        if (status != FL_OK)
+            fl_error_prepend(error, status, "a text needs the model's tokenizer (text.ids does without)");
+        FL_TRY_DONE(status, at_key(first, "text.path", status, error));
+    }
+    if (first->has_text) status = load_text(list, first, out, error);
+    FL_TRY_DONE(status, at_key(first, first->text.path != NULL ? "text.path" : "text.ids", status, error));
     for (size_t i = 0; i < list->count; i++) {
         if (list->cells[i].group == index) set_up_cell(list, &list->cells[i], out);
     }

@@ -24,6 +24,13 @@ static fl_status bind_ablations(const fl_node *node, fl_cell_parts *out, fl_erro
     return FL_OK;
 }
 
+static fl_status at_task(const fl_experiment *experiment, size_t task, const char *key, fl_status status,
+                         fl_error *error) {
+    const fl_node *node = task < experiment->tasks->count ? experiment->tasks->children[task] : NULL;
+    const fl_node *path = node != NULL ? fl_node_get(node, key) : NULL;
+    return fl_node_place_error(path != NULL ? path : node, "tasks", status, error);
+}
+
 static fl_status hash_tasks(const fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
     fl_hash_stream *data = NULL, *key = NULL;
     fl_status status = FL_OK;
@@ -33,7 +40,8 @@ static fl_status hash_tasks(const fl_experiment *experiment, fl_cell_parts *out,
         const char *paths[] = {out->tasks.items[i].path, out->tasks.items[i].shots_path};
         for (size_t j = 0; j < 2; j++) {
             fl_hash hash = {{0}};
-            if (paths[j] != NULL) FL_TRY_DONE(status, fl_hash_path(paths[j], &hash, error));
+            if (paths[j] != NULL) status = fl_hash_path(paths[j], &hash, error);
+            FL_TRY_DONE(status, at_task(experiment, i, j == 0 ? "path" : "shots_path", status, error));
             fl_hash_stream_add(data, hash.text, sizeof hash.text);
         }
     }
@@ -50,7 +58,7 @@ static fl_status hash_tasks(const fl_experiment *experiment, fl_cell_parts *out,
 done:
     fl_hash_stream_destroy(data);
     fl_hash_stream_destroy(key);
-    return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "tasks");
+    return status;
 }
 
 static fl_status bind_training(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {
@@ -66,7 +74,9 @@ static fl_status bind_training(fl_experiment *experiment, fl_cell_parts *out, fl
     if (out->train.self_generated.node != NULL) return FL_OK;
     const char *path = out->train.path != NULL ? out->train.path : out->train.ids;
     fl_status status = fl_hash_path(path, &out->train_hash, error);
-    return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "train");
+    const char *key = out->train.path != NULL ? "path" : "ids";
+    return fl_node_place_error(fl_node_get(experiment->train, key),
+                               out->train.path != NULL ? "train.path" : "train.ids", status, error);
 }
 
 static fl_status bind(fl_experiment *experiment, fl_cell_parts *out, fl_error *error) {

@@ -77,10 +77,10 @@ static fl_status export_long(const wishes *w, const fl_run_set *set, fl_error *e
     return status;
 }
 
-static fl_status export_runs(const fl_command *command, const wishes *w, fl_error *error) {
+static fl_status export_runs(const fl_command *command, const wishes *w, int *code, fl_error *error) {
     fl_run_set *set = NULL;
     FL_TRY(fl_run_set_load(w->paths, w->path_count, &set, error));
-    fl_absent_note_print(command, set);
+    *code = fl_absent_note_print(command, set);
     fl_status status = FL_OK;
     if (w->lm_eval != NULL) {
         size_t written = 0;
@@ -114,8 +114,8 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (w.columns != NULL && (w.by != NULL || w.dataset_count > 0 || w.lm_eval != NULL))
         return fl_arguments_refuse(command, "--columns is of the table with one row a run (--summary)");
     fl_error error;
-    fl_status status = export_runs(command, &w, &error);
-    return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+    fl_status status = export_runs(command, &w, &code, &error);
+    return status == FL_OK ? code : fl_command_fail(command, &error);
 }
 
 static const fl_flag flags[] = {

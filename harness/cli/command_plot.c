@@ -8,6 +8,7 @@
 #include "analysis/plot_facets.h"
 #include "analysis/plots.h"
 #include "analysis/run_filter.h"
+#include "harness/cli/absent_note.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
@@ -81,8 +82,9 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (status == FL_OK)
         status = given.kind != NULL ? fl_plot_kind_find(given.kind)->draw(&request, &error)
                                     : fl_plot_all(&request, &error);
+    if (status == FL_OK) code = fl_absent_note_print(command, set);
     fl_run_set_destroy(set);
-    return status == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+    return status == FL_OK ? code : fl_command_fail(command, &error);
 }
 
 static const fl_flag flags[] = {

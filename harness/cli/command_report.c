@@ -39,11 +39,11 @@ static int run(const fl_command *command, int argc, char **argv) {
     fl_status status = fl_run_set_load(paths.items, paths.count, &set, &error);
     if (status == FL_OK) status = make_figure_folder(out, figures, &error);
     if (status == FL_OK) status = fl_report_write(set, given.each, out, figures, &error);
-    if (status == FL_OK) fl_absent_note_print(command, set);
+    if (status == FL_OK) code = fl_absent_note_print(command, set);
     fl_run_set_destroy(set);
     if (status != FL_OK) return fl_command_fail(command, &error);
     printf("%s\n", out);
-    return FL_EXIT_OK;
+    return code;
 }
 
 static const fl_flag flags[] = {

@@ -71,6 +71,8 @@ void fl_slurm_script_write(FILE *stream, const fl_slurm_script *script) {
     fputs("# Memory, time, partition: add them here or on sbatch's command line. Two minutes before its time "
           "is "
           "over\n# a worker begins nothing new; submitting this again resumes.\n"
+          "# A worker that ends while others still work exits with 75: a job that depends on all of them takes\n"
+          "# afterany and begins with the same command (docs/running.md).\n"
           "\n"
           "# Requeued after a node was lost: the node's claims become stale after ten minutes.\nwait=0\n"
           "if [ \"${SLURM_RESTART_COUNT:-0}\" -gt 0 ]; then wait=660; fi\n",

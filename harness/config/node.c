@@ -438,3 +438,10 @@ fl_status fl_node_error(const fl_node *node, fl_error *error, const char *format
     return fl_error_set(error, FL_ERROR_ARGUMENT, "%s:%zu:%zu: %s", node->file, node->line, node->column,
                         message);
 }
+
+fl_status fl_node_place_error(const fl_node *node, const char *what, fl_status status, fl_error *error) {
+    bool elsewhere = status == FL_OK || status == FL_ERROR_CANCELLED || status == FL_ERROR_DISK ||
+                     status == FL_ERROR_MEMORY;
+    if (elsewhere || node == NULL) return status;
+    return fl_error_prepend(error, status, "%s:%zu:%zu: %s", node->file, node->line, node->column, what);
+}

@@ -61,4 +61,9 @@ fl_status fl_node_text(const fl_node *node, char **text, fl_error *error);
 fl_status fl_node_error(const fl_node *node, fl_error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Puts "file:line:column: what" in front of an error that lies in what the node names (a file that is not there), so that
+ * the user sees where it is written. Nothing for FL_OK, an interrupt, a full disk, lack of memory, or node NULL. Returns
+ * `status`. */
+fl_status fl_node_place_error(const fl_node *node, const char *what, fl_status status, fl_error *error);
+
 #endif
