@@ -95,7 +95,7 @@ static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
                                                 .path = "/diagnostics/trends/key_concentration/nmse",
                                                 .x_path = "/diagnostics/trends/key_concentration/edges",
                                                 .x_label =
-                                                    "key concentration C (middle of each quantile bin)",
+                                                    "key concentration C (middle of each bin)",
                                                 .y_label = "nMSE (teacher forced, per head)",
                                                 .log_y = true,
                                                 .marks = true,
@@ -103,7 +103,7 @@ static fl_status draw_trends(const fl_plot_request *request, fl_error *error) {
     static const fl_curve_spec residual = {.csv = "nmse_by_residual",
                                            .path = "/diagnostics/trends/projection_residual/nmse",
                                            .x_path = "/diagnostics/trends/projection_residual/edges",
-                                           .x_label = "projection residual R (middle of each quantile bin)",
+                                           .x_label = "projection residual R (middle of each bin)",
                                            .y_label = "nMSE (teacher forced, per head)",
                                            .log_x = true,
                                            .log_y = true,
