@@ -65,8 +65,15 @@ void fl_run_set_destroy(fl_run_set *set) {
 }
 
 const char *fl_run_entry_value(const fl_run_entry *run, const char *key) {
-    for (size_t i = 0; i < run->key_count; i++) {
-        if (strcmp(run->keys[i], key) == 0) return run->values[i];
+    size_t low = 0, high = run->key_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(run->keys[middle], key);
+        if (order == 0) return run->values[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     const fl_cell_setting *setting = fl_cell_axes_find(&run->axes, key);
     if (setting == NULL) return NULL;
