@@ -37,7 +37,7 @@ const char fl_html_style[] =
     ".answer{background:var(--panel);border-left:4px solid var(--link);padding:.1rem 1rem .6rem;"
         "margin:.8rem 0}\n"
     ".answer h2{border:0;margin:.7rem 0 .2rem;font-size:1.05rem}\n"
-    ".answer h3{margin:.7rem 0 .2rem}\n"
+    ".answer .setting{font-size:1.25rem;margin-top:1rem}\n"
     ".warnings{background:var(--alert);border-left:4px solid var(--alarm);"
         "padding:.2rem 1rem .2rem 2.2rem;margin:.6rem 0}\n"
     ".warnings li{margin:.35rem 0}\n"

@@ -111,7 +111,7 @@ static fl_status write_best(const fl_report_case *c, fl_error *error) {
     }
     FL_TRY(fl_budgets_find(c->contenders, c->count, higher, &budgets, &count, error));
     fl_status status = FL_OK;
-    fputs(count > 1 ? "<p>Of all sizes " : "<p>", c->stream);
+    fputs(count > 1 ? "<p>Best of all sizes: " : "<p>Best: ", c->stream);
     fl_report_contender(c, &c->contenders[best]);
     fputs(".", c->stream);
     write_full_model(c);
@@ -166,14 +166,14 @@ static const char *last_part(const char *path) {
 static void write_setting(const fl_run_entry *run, FILE *stream) {
     static const char *const keys[] = {"model.path", "text.path", "text.ids"};
     size_t written = 0;
-    fputs("<h3>", stream);
+    fputs("<h2 class=\"setting\">", stream);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *value = fl_run_entry_value(run, keys[i]);
         if (value == NULL || strcmp(value, "null") == 0) continue;
         fputs(written++ > 0 ? " on " : "", stream);
         fl_html_text(stream, last_part(value));
     }
-    fputs("</h3>\n", stream);
+    fputs("</h2>\n", stream);
 }
 
 static bool is_first_of_setting(const fl_run_groups *groups, size_t group) {
