@@ -4,10 +4,12 @@
 #include <ctype.h>
 #include <pcre2.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
 #include "harness/model/tokenizer_text.h"
+#include "harness/model/unicode_ranges.h"
 
 struct fl_pattern {
     char *source;
@@ -18,7 +20,7 @@ struct fl_pattern_matcher {
     pcre2_match_data *data;
 };
 
-enum { GROUP_DEPTH = 64 };
+enum { GROUP_DEPTH = 64, NEGATED_MOST = 8 };
 
 /* White_Space and everything else, as the inside of a class. */
 static const char white_space[] =
@@ -71,6 +73,9 @@ typedef struct translation {
     bool caseless[GROUP_DEPTH];
     size_t depth;
     char literal; /* the ASCII letter just copied inside (?i:...), 0: something else */
+    fl_text_buffer
+        negated[NEGATED_MOST]; /* of the class being read: each \P{...} in it, as the inside of \p{...} */
+    size_t negated_count;
     fl_error *error;
 } translation;
 
@@ -89,8 +94,54 @@ static bool in_list(const char *name, size_t bytes, const char *const *list, siz
     return false;
 }
 
+static fl_status append_range(fl_text_buffer *out, uint32_t first, uint32_t last, fl_error *error) {
+    char text[32];
+    int length = snprintf(text, sizeof text, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last);
+    return fl_text_append(out, text, (size_t)length, error);
+}
+
+/* A category of Unicode 16 as the inside of a class: PCRE2's own, and the characters that came to it since.
+ * One character that left a category (U+1171E, from Mn to Mc) stays in both. */
+static fl_status append_category(fl_text_buffer *out, const char *name, size_t bytes, fl_error *error) {
+    FL_TRY(fl_text_append(out, "\\p{", 3, error));
+    FL_TRY(fl_text_append(out, name, bytes, error));
+    FL_TRY(fl_text_append(out, "}", 1, error));
+    for (size_t i = 0; i < fl_unicode_change_count; i++) {
+        const fl_unicode_change *change = &fl_unicode_changes[i];
+        if (memcmp(change->now, name, bytes) == 0 && memcmp(change->before, name, bytes) != 0)
+            FL_TRY(append_range(out, change->first, change->last, error));
+    }
+    return FL_OK;
+}
+
+static fl_status append_script(fl_text_buffer *out, const char *name, size_t bytes, fl_error *error) {
+    for (size_t i = 0; i < fl_unicode_script_count; i++) {
+        const fl_unicode_script *script = &fl_unicode_scripts[i];
+        if (strlen(script->name) == bytes && memcmp(script->name, name, bytes) == 0)
+            FL_TRY(append_range(out, script->first, script->last, error));
+    }
+    return FL_OK;
+}
+
+/* A category or a script, known by now to be one. Inside a class a negated one is kept for the class's end.
+ */
+static fl_status translate_set(translation *t, const char *name, size_t bytes, bool negated,
+                               bool inside_class) {
+    fl_text_buffer *out = &t->out;
+    if (inside_class && negated) {
+        if (t->negated_count == NEGATED_MOST) return refuse(t, "a class with so many negated properties");
+        out = &t->negated[t->negated_count++];
+        out->count = 0;
+    }
+    if (!inside_class) FL_TRY(emit(t, negated ? "[^" : "["));
+    FL_TRY(in_list(name, bytes, scripts, sizeof scripts / sizeof scripts[0])
+               ? append_script(out, name, bytes, t->error)
+               : append_category(out, name, bytes, t->error));
+    return inside_class ? FL_OK : emit(t, "]");
+}
+
 /* \p{...} or \P{...}; position is at the brace, or where it should be. */
-static fl_status translate_property(translation *t, bool negated) {
+static fl_status translate_property(translation *t, bool negated, bool inside_class) {
     if (t->caseless[t->depth]) return refuse(t, "a property inside (?i:...)");
     const char *open = t->source + t->position;
     const char *close = *open == '{' ? strchr(open, '}') : NULL;
@@ -101,14 +152,12 @@ static fl_status translate_property(translation *t, bool negated) {
         name++;
     }
     size_t bytes = (size_t)(close - name);
-    bool category = in_list(name, bytes, categories, sizeof categories / sizeof categories[0]);
-    bool script = in_list(name, bytes, scripts, sizeof scripts / sizeof scripts[0]);
-    if (!category && !script) return refuse(t, "this property");
-    FL_TRY(emit(t, negated ? "\\P{" : "\\p{"));
-    if (script) FL_TRY(emit(t, "sc:"));
-    FL_TRY(fl_text_append(&t->out, name, bytes, t->error));
+    if (!in_list(name, bytes, categories, sizeof categories / sizeof categories[0]) &&
+        !in_list(name, bytes, scripts, sizeof scripts / sizeof scripts[0]))
+        return refuse(t, "this property");
+    FL_TRY(translate_set(t, name, bytes, negated, inside_class));
     t->position = (size_t)(close - t->source) + 1;
-    return emit(t, "}");
+    return FL_OK;
 }
 
 /* \xHH, \x{H...} and \uHHHH; position is behind the letter. */
@@ -157,11 +206,11 @@ static fl_status translate_escape(translation *t, bool inside_class, bool *set) 
     }
     if (c == 'd' || c == 'D') {
         t->position += 2;
-        return emit(t, c == 'd' ? "\\p{Nd}" : "\\P{Nd}");
+        return translate_set(t, "Nd", 2, c == 'D', inside_class);
     }
     if (c == 'p' || c == 'P') {
         t->position += 2;
-        return translate_property(t, c == 'P');
+        return translate_property(t, c == 'P', inside_class);
     }
     if (c == 'x' || c == 'u') {
         t->position += 2;
@@ -197,10 +246,39 @@ static fl_status translate_literal(translation *t) {
     return fl_text_append(&t->out, &c, 1, t->error);
 }
 
+/* A class with negated properties in it is the alternation of its parts, or for [^...] what is in none of
+ * them: PCRE2's classes can add characters to a property and cannot take any away. start: where the class
+ * begins in `out`. */
+static fl_status split_class(translation *t, size_t start, bool inverted) {
+    const size_t body = start + (inverted ? 2 : 1);
+    const bool empty = t->out.count == body;
+    fl_text_buffer plain = {0};
+    fl_status status = fl_text_append(&plain, t->out.bytes + body, t->out.count - body, t->error);
+    t->out.count = start;
+    if (status == FL_OK) status = emit(t, "(?:");
+    if (!empty) {
+        if (status == FL_OK) status = emit(t, inverted ? "(?![" : "[");
+        if (status == FL_OK) status = fl_text_append(&t->out, plain.bytes, plain.count, t->error);
+        if (status == FL_OK) status = emit(t, inverted ? "])" : "]|");
+    }
+    for (size_t i = 0; i < t->negated_count && status == FL_OK; i++) {
+        const bool last = i + 1 == t->negated_count;
+        status = emit(t, !inverted ? "[^" : last ? "[" : "(?=[");
+        if (status == FL_OK)
+            status = fl_text_append(&t->out, t->negated[i].bytes, t->negated[i].count, t->error);
+        if (status == FL_OK) status = emit(t, last ? "]" : inverted ? "])" : "]|");
+    }
+    fl_text_release(&plain);
+    return status == FL_OK ? emit(t, ")") : status;
+}
+
 static fl_status translate_class(translation *t) {
+    const size_t start = t->out.count;
     t->position++;
+    t->negated_count = 0;
     FL_TRY(emit(t, "["));
-    if (t->source[t->position] == '^') {
+    const bool inverted = t->source[t->position] == '^';
+    if (inverted) {
         FL_TRY(emit(t, "^"));
         t->position++;
     }
@@ -229,7 +307,7 @@ static fl_status translate_class(translation *t) {
     if (t->position >= t->bytes) return refuse(t, "a class without its end");
     t->position++;
     t->literal = '\0';
-    return emit(t, "]");
+    return t->negated_count > 0 ? split_class(t, start, inverted) : emit(t, "]");
 }
 
 static fl_status translate_group(translation *t) {
@@ -293,6 +371,8 @@ static fl_status translate_one(translation *t) {
     case '*':
     case '+':
     case '?':
+        t->position++;
+        return fl_text_append(&t->out, &c, 1, t->error);
     case '.':
         t->position++;
         return fl_text_append(&t->out, &c, 1, t->error);
@@ -361,6 +441,7 @@ fl_status fl_pattern_compile(const char *source, fl_pattern **out, fl_error *err
     pattern = NULL;
 done:
     fl_text_release(&t.out);
+    for (size_t i = 0; i < NEGATED_MOST; i++) fl_text_release(&t.negated[i]);
     fl_pattern_destroy(pattern);
     return status;
 }

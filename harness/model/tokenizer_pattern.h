@@ -2,13 +2,12 @@
  *
  * Hugging Face runs them with Oniguruma (Ruby syntax), so a pattern is translated first. What means the same
  * in both is kept; what PCRE2 reads otherwise is rewritten: \s and \S become White_Space exactly, \d is Nd,
- * scripts are scripts (not script extensions), ^ and $ are line anchors, capturing groups do not capture.
+ * categories and scripts (not script extensions) are those of Unicode 16.0, ^ and $ are line anchors, capturing groups do not capture.
  * Everything whose meaning differs or is not known to agree (\w, \b, \h, back-references, nested classes, &&,
  * named groups, properties or multi-character folds inside (?i:...), possessive counted repeats, ...) is
  * FL_ERROR_UNSUPPORTED, naming the pattern and the place.
  *
- * A pattern is immutable; a matcher belongs to one thread at a time. Categories are those of PCRE2's Unicode
- * version. */
+ * A pattern is immutable; a matcher belongs to one thread at a time. */
 #ifndef FL_MODEL_TOKENIZER_PATTERN_H
 #define FL_MODEL_TOKENIZER_PATTERN_H
 

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include "harness/base/memory.h"
+#include "harness/model/unicode_ranges.h"
 
 enum { FIRST_BORROWED_CHARACTER = 0x100 };
 
@@ -131,9 +132,19 @@ bool fl_text_is_white_space(int32_t c) {
            c == 0x3000;
 }
 
+/* Of characters that the library's Unicode does not have yet. */
+static bool came_to_be_a_number(uint32_t character) {
+    for (size_t i = 0; i < fl_unicode_change_count; i++) {
+        const fl_unicode_change *change = &fl_unicode_changes[i];
+        if (character >= change->first && character <= change->last) return change->now[0] == 'N';
+    }
+    return false;
+}
+
 bool fl_text_is_number(int32_t character) {
     if (character < 0x80) return character >= '0' && character <= '9';
     utf8proc_category_t category = utf8proc_category(character);
+    if (category == UTF8PROC_CATEGORY_CN) return came_to_be_a_number((uint32_t)character);
     return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 

@@ -210,6 +210,65 @@ static void test_long_runs_match_and_hopeless_ones_are_an_error(void **state) {
     fl_pattern_destroy(hopeless);
 }
 
+/* Whether a pattern matches a character; the characters came with Unicode 15.0, 15.1 and 16.0. */
+static void test_properties_are_those_of_unicode_16(void **state) {
+    (void)state;
+    enum {
+        FACE = 0x1FAE8,
+        BAGS = 0x1FAE9,
+        HAN_H = 0x31350,
+        HAN_I = 0x2EBF0,
+        KAWI_DIGIT = 0x11F50,
+        MARK = 0x897,
+        CAPITAL = 0x1C89,
+        OLD_HAN = 0x4E2D,
+        NOT_THERE = 0x10FFF0
+    };
+    static const struct {
+        const char *source;
+        int32_t inside[5], outside[5]; /* closed by 0 */
+    } cases[] = {
+        {"\\p{S}", {FACE, BAGS, '+'}, {'a', HAN_H, KAWI_DIGIT, NOT_THERE}},
+        {"\\P{S}", {'a', HAN_H, KAWI_DIGIT, NOT_THERE}, {FACE, BAGS, '+'}},
+        {"[\\p{S}b]", {FACE, BAGS, 'b'}, {'a', HAN_H, NOT_THERE}},
+        {"[^\\p{S}b]", {'a', HAN_H, NOT_THERE}, {FACE, BAGS, 'b'}},
+        {"[\\P{S}+]", {'a', '+', HAN_I}, {FACE, BAGS}},
+        {"[^\\P{S}+]", {FACE, BAGS}, {'a', '+', HAN_I}},
+        {"[\\P{S}\\P{So}]", {'a', '+'}, {FACE, BAGS}},
+        {"[^\\P{S}\\P{Sm}]", {'+'}, {FACE, BAGS, 'a'}},
+        {"[^\\s\\p{L}\\p{N}]", {FACE, MARK, NOT_THERE}, {HAN_H, HAN_I, KAWI_DIGIT, CAPITAL}},
+        {"\\p{Lu}", {CAPITAL, 'A'}, {'a', HAN_H}},
+        {"\\p{M}|\\p{Nd}", {MARK, KAWI_DIGIT, '7'}, {FACE, 'a'}},
+        {"\\d", {KAWI_DIGIT}, {FACE}},
+        {"[\\D]", {FACE}, {KAWI_DIGIT, '1'}},
+        {"\\p{Han}", {OLD_HAN, HAN_H, HAN_I}, {'a', FACE}},
+        {"[^\\P{Han}]", {OLD_HAN, HAN_H, HAN_I}, {'a', FACE}},
+        {"\\p{^Han}", {'a', FACE}, {OLD_HAN, HAN_I}},
+    };
+    fl_pattern_matcher *matcher;
+    fl_text_buffer text = {0};
+    assert_int_equal(fl_pattern_matcher_create(&matcher, NULL), FL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fl_pattern *pattern = compiled(cases[i].source);
+        for (size_t c = 0; c < 10; c++) {
+            const int32_t character = c < 5 ? cases[i].inside[c] : cases[i].outside[c - 5];
+            size_t start, end;
+            bool found;
+            if (character == 0) continue;
+            text.count = 0;
+            fl_text_append_character(&text, character, NULL);
+            assert_int_equal(
+                fl_pattern_find(pattern, matcher, text.bytes, text.count, 0, &start, &end, &found, NULL),
+                FL_OK);
+            if (found != (c < 5)) fail_msg("%s: U+%04X", cases[i].source, (unsigned)character);
+        }
+        fl_pattern_destroy(pattern);
+    }
+    assert_true(fl_text_is_number(KAWI_DIGIT) && fl_text_is_number(0x10D40) && !fl_text_is_number(FACE));
+    fl_pattern_matcher_destroy(matcher);
+    fl_text_release(&text);
+}
+
 static void test_failed_allocations_leave_nothing_behind(void **state) {
     (void)state;
     for (size_t nth = 1; nth < 40; nth++) {
@@ -237,6 +296,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_understood_is_refused_by_name),
         cmocka_unit_test(test_deep_groups_are_refused),
         cmocka_unit_test(test_long_runs_match_and_hopeless_ones_are_an_error),
+        cmocka_unit_test(test_properties_are_those_of_unicode_16),
         cmocka_unit_test(test_failed_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
