@@ -213,7 +213,7 @@ static double x_name_height(const fl_figure *figure, const layout *l) {
 
 /* What a reader must know about the series of an entry, over all of them. */
 static const char *note_of(const fl_figure *figure, const layout *l, size_t entry) {
-    bool shown = false, zero = false, diverged = false, any = false;
+    bool shown = false, below = false, zero = false, diverged = false, any = false;
     for (size_t v = 0; v < figure->view_count; v++) {
         const fl_figure_view *view = &figure->views[v];
         for (size_t i = 0; i < view->reference_count; i++) any = any || view->references[i].entry == entry;
@@ -221,7 +221,8 @@ static const char *note_of(const fl_figure *figure, const layout *l, size_t entr
             const fl_figure_series *series = &view->series[s];
             for (size_t p = 0; series->entry == entry && p < series->length; p++) {
                 double y = series->y[p];
-                shown = shown || (isfinite(y) && (y > 0 || !l->axes[v].y.log));
+                shown = shown || (isfinite(y) && (y >= l->axes[v].y.low || !l->axes[v].y.log));
+                below = below || y > 0;
                 zero = zero || y == 0;
                 diverged = diverged || (series->diverged && !isfinite(y));
             }
@@ -230,6 +231,7 @@ static const char *note_of(const fl_figure *figure, const layout *l, size_t entr
     if (any) return NULL;
     if (diverged) return shown ? "diverged in part" : "diverged";
     if (shown) return NULL;
+    if (below) return "rounding: below the axis";
     return zero ? "zero everywhere" : "no values";
 }
 

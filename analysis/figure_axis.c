@@ -5,7 +5,8 @@
 
 #include "analysis/text_width.h"
 
-static const double wide_span = 20.0, least_share = 0.1, near_zero = 0.4, beside_zero = 0.05, log_room = 1e-6;
+static const double wide_span = 20.0, least_share = 0.1, near_zero = 0.4, beside_zero = 0.05, log_room = 1e-6,
+                    floor_share = 1e-6;
 
 void fl_axis_span_add(fl_axis_span *span, const double *values, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -115,9 +116,11 @@ static double log_end(double value, bool below, double decades) {
 }
 
 static void fit_log(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out) {
-    double decades = log10(span->most_positive) - log10(span->least_positive);
+    /* What is so small beside the rest is rounding, and would squeeze it. */
+    double least = fmax(span->least_positive, floor_share * fmin(span->most_positive, 1));
+    double decades = log10(span->most_positive) - log10(least);
     out->log = true;
-    out->low = wish->tight ? span->least_positive : log_end(span->least_positive, true, decades);
+    out->low = wish->tight ? least : log_end(least, true, decades);
     out->high = wish->tight ? span->most_positive : log_end(span->most_positive, false, decades);
     bool fine = 3 * decades <= (double)wish->numbers + 3;
     int every = (int)ceil(decades / (double)(wish->numbers + (wish->numbers > 3 ? 2 : 0)));

@@ -44,7 +44,8 @@ typedef struct fl_axis {
 /* Positive values more than 20 times apart: below that a linear axis shows more, with better numbers. */
 bool fl_axis_span_is_wide(const fl_axis_span *span);
 /* A linear axis starts at 0 when the values come near it, and covers at least a tenth of the largest value:
- * what differs by a percent looks like it. Ends lie on numbers of the axis unless it is tight. */
+ * what differs by a percent looks like it. A logarithmic axis does not go below 1e-6, or 1e-6 of the largest
+ * value if that is below 1: there is rounding. Ends lie on numbers of the axis unless it is tight. */
 void fl_axis_fit(const fl_axis_span *span, const fl_axis_wish *wish, fl_axis *out);
 
 /* gnuplot's range, scale and tics of axis 'x' or 'y'; without numbers when they stand elsewhere. */

@@ -381,6 +381,12 @@ static fl_status name_baseline(curve_set *set, size_t at, const char **labels, f
     FL_TRY_DONE(status, fl_label_parts_common(labels, collect(set, SIZE_MAX, labels), &everywhere, error));
     FL_TRY_DONE(status, fl_label_parts_common(labels, collect(set, at, labels), &own, error));
     FL_TRY_DONE(status, strip(&own, everywhere, error));
+    /* Runs that keep the same tokens in different words: by those of the one that it was measured in. */
+    if (own[0] == '\0' && set->count > set->runs + 1) {
+        fl_memory_free(own);
+        own = NULL;
+        FL_TRY_DONE(status, fl_label_parts_without(labels[0], everywhere, &own, error));
+    }
     if (rule != NULL) FL_TRY_DONE(status, strip(&own, rule, error));
     if (panel != SIZE_MAX) FL_TRY_DONE(status, strip(&own, f->said[panel], error));
     FL_TRY_DONE(status, fl_folder_format(&set->made[at], error, "linear part off%s%s",
@@ -396,7 +402,7 @@ done:
 static fl_status distinguish(curve_set *set, size_t at, fl_error *error) {
     size_t panels = set->facets.panel_count, before = 0;
     for (size_t i = set->runs; i < at; i++) {
-        if (strncmp(set->made[i], set->made[at], strlen(set->made[at])) != 0) continue;
+        if (strcmp(set->made[i], set->made[at]) != 0) continue;
         for (size_t p = 0; p < panels; p++) {
             if (!set->panels[i * panels + p] || !set->panels[at * panels + p]) continue;
             before++;
@@ -455,8 +461,8 @@ static fl_status make_facets(const fl_plot_request *request, curve_set *set, fl_
     for (size_t at = set->runs; at < set->count && status == FL_OK; at++) {
         place_baseline(set, at);
         status = name_baseline(set, at, labels, error);
-        if (status == FL_OK) status = distinguish(set, at, error);
     }
+    for (size_t at = set->count; at-- > set->runs && status == FL_OK;) status = distinguish(set, at, error);
     if (status == FL_OK) leave_out_baselines(set);
     for (size_t at = set->runs; at < set->count && status == FL_OK; at++)
         status = fl_plot_facets_add(f, set->made[at], FL_FIGURE_BASELINE, &set->entry_of[at], error);
