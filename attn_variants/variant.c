@@ -675,9 +675,7 @@ static fl_status find_rule(const fl_node *node, const fl_rule **out, fl_error *e
     size_t count = 0;
     for (; count < 128 && fl_rule_registry[count] != NULL; count++)
         names[count] = fl_rule_registry[count]->name;
-    const char *near = fl_suggest(named->text, names, count);
-    if (near == NULL) return fl_node_error(named, error, "rule: there is no rule %s", named->text);
-    return fl_node_error(named, error, "rule: there is no rule %s; did you mean %s?", named->text, near);
+    return fl_unknown_name(named, "rule: there is no rule", named->text, names, count, error);
 }
 
 fl_status fl_variant_bind(const fl_node *node, fl_resolved *resolved, fl_variant **out, fl_error *error) {

@@ -12,6 +12,7 @@
 #include "harness/cli/arguments.h"
 #include "harness/cli/cell_claim.h"
 #include "harness/cli/cell_list.h"
+#include "harness/cli/columns.h"
 #include "harness/cli/command.h"
 #include "harness/cli/words.h"
 #include "harness/cli/console.h"
@@ -67,7 +68,7 @@ static fl_status print_table(const fl_cell_list *list, fl_error *error) {
         rows[i].measured = fl_run_entry_read(list->cells[i].path, &rows[i].run, error) == FL_OK;
         if (!rows[i].measured) rows[i].status = "unreadable";
     }
-    FL_TRY_DONE(status, fl_summary_print(stdout, rows, list->count, error));
+    FL_TRY_DONE(status, fl_summary_print(stdout, fl_columns_of_terminal(stdout), rows, list->count, error));
     status = fl_folder_table_write(list->out, error);
 done:
     for (size_t i = 0; i < list->count; i++) fl_run_entry_release(&rows[i].run);

@@ -15,8 +15,11 @@ fl_status fl_linearised_bind(fl_experiment *experiment, const fl_workbench *benc
     memset(out, 0, sizeof *out);
     FL_TRY(fl_variant_bind(experiment->variant, experiment->resolved, &out->variant, error));
     fl_status status = fl_variant_fit(out->variant, &bench->shape, bench->model->config.layers, error);
-    if (status != FL_OK) fl_linearised_release(out);
-    return status;
+    if (status == FL_OK) return FL_OK;
+    fl_linearised_release(out);
+    bool layers = error != NULL && strncmp(error->message, "softmax_layers", 14) == 0;
+    const fl_node *node = fl_node_get(experiment->variant, layers ? "softmax_layers" : "rule");
+    return fl_node_place_error(node, layers ? "variant" : "variant.rule", status, error);
 }
 
 fl_status fl_linearised_equip(fl_linearised *linearised, const fl_workbench *bench,

@@ -23,6 +23,7 @@ typedef struct fl_summary_row {
 } fl_summary_row;
 
 /* Below the table: the warnings, each once, and which rows have equal numbers. */
-fl_status fl_summary_print(FILE *stream, const fl_summary_row *rows, size_t count, fl_error *error);
+/* room: columns of the terminal, or 0: figures that do not fit are left out by how much they say, and named below. */
+fl_status fl_summary_print(FILE *stream, size_t room, const fl_summary_row *rows, size_t count, fl_error *error);
 
 #endif

@@ -203,6 +203,22 @@ const char *fl_suggest(const char *word, const char *const *names, size_t count)
     return best;
 }
 
+fl_status fl_unknown_name(const fl_node *node, const char *what, const char *word, const char *const *names,
+                          size_t count, fl_error *error) {
+    const char *near = fl_suggest(word, names, count);
+    if (near != NULL)
+        return fl_node_error(node, error, "%s \"%.200s\"; did you mean \"%s\"?", what, word, near);
+    fl_text_builder list = {0};
+    fl_status status = FL_OK;
+    for (size_t i = 0; i < count && status == FL_OK; i++)
+        status = fl_text_builder_format(&list, error, "%s%s", i > 0 ? ", " : "", names[i]);
+    if (status == FL_OK)
+        status = fl_node_error(node, error, "%s \"%.200s\"; there are %s", what, word,
+                               count > 0 ? list.text : "none");
+    fl_text_builder_release(&list);
+    return status;
+}
+
 /* One key of one table, and where its value comes from. */
 typedef struct binding {
     const fl_option *option;

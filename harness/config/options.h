@@ -92,5 +92,9 @@ fl_status fl_node_to_choice(const fl_node *node, const char *const *choices, int
 
 /* The nearest of `count` names to `word` by edit distance, or NULL when none is near. */
 const char *fl_suggest(const char *word, const char *const *names, size_t count);
+/* "<what> "<word>"" is none of the names: an error at `node` that says the nearest, or all there are. `what`: "rule: there is no
+ * rule", "unknown task". */
+fl_status fl_unknown_name(const fl_node *node, const char *what, const char *word, const char *const *names, size_t count,
+                          fl_error *error);
 
 #endif

@@ -210,10 +210,7 @@ static fl_status unknown_name(const fl_node *node, const char *name, fl_error *e
     const char *names[64];
     size_t count = 0;
     for (; count < fl_task_kind_count() && count < 64; count++) names[count] = fl_task_kind_at(count)->name;
-    const char *near = fl_suggest(name, names, count);
-    return fl_node_error(node, error, "unknown task \"%s\"%s%s%s", name,
-                         near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                         near != NULL ? "\"?" : "");
+    return fl_unknown_name(node, "unknown task", name, names, count, error);
 }
 
 /* What one row of the option table cannot say. `at` may be NULL. */

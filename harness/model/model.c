@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/base/input_file.h"
 #include "harness/base/memory.h"
 #include "harness/base/text_file.h"
 #include "harness/model/architecture.h"
@@ -285,6 +286,20 @@ static fl_status open_hugging_face(loader *load, const char *config_path, const 
     return find_scheme(load, weights_path, error);
 }
 
+/* A file beside which there is no config.json. */
+static fl_status refuse_file(const char *path, const fl_model_paths *paths, fl_error *error) {
+    unsigned char start[9] = {0}; /* safetensors: the header's length in eight bytes, then JSON */
+    size_t got = 0;
+    FL_TRY(fl_input_start(paths->weights, (char *)start, sizeof start, &got, error));
+    if (got == sizeof start && start[8] == '{' && start[7] == 0)
+        return fl_error_set(error, FL_ERROR_IO, "%s: there is no %s", path, paths->config);
+    return fl_error_set(
+        error, FL_ERROR_FORMAT,
+        "%s: is neither GGUF nor safetensors; a model is a .gguf file, a Hugging Face folder, or a "
+        ".safetensors file with config.json beside it",
+        path);
+}
+
 static fl_status open_any(loader *load, const char *path, fl_error *error) {
     fl_model_paths paths;
     FL_TRY(fl_model_paths_find(path, &paths, error));
@@ -292,7 +307,7 @@ static fl_status open_any(loader *load, const char *path, fl_error *error) {
     if (paths.config == NULL) {
         status = open_gguf(load, paths.weights, error);
     } else if (access(paths.config, F_OK) != 0) {
-        status = fl_error_set(error, FL_ERROR_IO, "%s: there is no %s", path, paths.config);
+        status = refuse_file(path, &paths, error);
     } else {
         status = open_hugging_face(load, paths.config, paths.weights, error);
     }

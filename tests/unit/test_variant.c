@@ -142,7 +142,7 @@ static void test_rules_bring_their_own_options(void **state) {
 static void test_unknown_rules_and_keys_are_named_with_a_suggestion(void **state) {
     (void)state;
     expect_error("window: 3\nrule: gated_dela\n", "v.yaml:2:7");
-    expect_error("{rule: gated_dela}", "did you mean gated_delta?");
+    expect_error("{rule: gated_dela}", "did you mean \"gated_delta\"?");
     expect_error("{rule: [kda]}", "rule");
     expect_error("rule: kda\nwindows: 3\n", "v.yaml:2");
     expect_error("rule: kda\ngate: {sauce: projected}\n", "source");
