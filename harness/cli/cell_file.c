@@ -155,6 +155,7 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
         {&provenance->threads, threads},
         {&provenance->seeds, seeds},
         {&provenance->model, experiment->model_path},
+        {&provenance->model_configuration, group->descriptor},
         {&provenance->weights_hash_before, group->weights.text},
         {&provenance->weights_hash_after, content->weights_after.text},
         {&provenance->tokenizer_hash, group->tokenizer.text[0] != '\0' ? group->tokenizer.text : NULL},

@@ -9,6 +9,7 @@
 #include "harness/base/memory.h"
 #include "harness/cli/cell_warnings.h"
 #include "harness/cli/sampled_text.h"
+#include "harness/model/identity.h"
 #include "harness/store/fingerprint.h"
 #include "harness/store/run_file.h"
 
@@ -136,7 +137,7 @@ static fl_status identify(fl_cell_list *list, fl_cell_work *cell, const fl_cell_
     if (cell->linearised.variant->mechanism_path != NULL) {
         FL_TRY(fl_hash_file(cell->linearised.variant->mechanism_path, &mechanism, error));
     }
-    const char *hashes[] = {group->weights.text, group->text.rows.text, mechanism.text,
+    const char *hashes[] = {group->identity.text, group->text.rows.text, mechanism.text,
                             cell->parts.train_hash.text, cell->parts.tasks_hash.text};
     FL_TRY(fl_experiment_run_id(cell->experiment, hashes, sizeof hashes / sizeof hashes[0], cell->run_id,
                                 error));
@@ -216,7 +217,7 @@ static fl_status hash_sampled(fl_cell_work *cell, const fl_cell_group *group, fl
     fl_sampled_text text;
     if (!cell->parts.has_train || train->self_generated.node == NULL) return FL_OK;
     FL_TRY(fl_sampled_text_describe(&train->self_generated, train->sequence_length, &group->bench,
-                                    &group->weights, &text, error));
+                                    &group->identity, &text, error));
     cell->parts.train_hash = text.recipe;
     return FL_OK;
 }
@@ -272,6 +273,16 @@ static fl_status at_key(const fl_experiment *experiment, const char *key, fl_sta
     return fl_node_place_error(fl_node_find(fl_document_root(experiment->document), key), key, status, error);
 }
 
+/* A tokenizer that only the identity asks for may be missing. */
+static fl_status identify_model(const fl_experiment *first, fl_cell_group *out, fl_error *error) {
+    fl_hash tokenizer = out->tokenizer;
+    const bool whole = fl_checkpoint_gguf(out->bench.model->checkpoint) != NULL;
+    if (!whole && tokenizer.text[0] == '\0' && hash_tokenizer(first->model_path, &tokenizer, NULL) != FL_OK)
+        tokenizer.text[0] = '\0';
+    FL_TRY(fl_model_descriptor(out->bench.model, &out->descriptor, error));
+    return fl_model_identity(out->bench.model, &out->weights, tokenizer.text, &out->identity, error);
+}
+
 fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *out, fl_error *error) {
     memset(out, 0, sizeof *out);
     const fl_experiment *first = NULL;
@@ -298,6 +309,7 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
             fl_error_prepend(error, status, "a text needs the model's tokenizer (text.ids does without)");
         FL_TRY_DONE(status, at_key(first, "text.path", status, error));
     }
+    FL_TRY_DONE(status, identify_model(first, out, error));
     if (first->has_text) status = load_text(list, first, out, error);
     FL_TRY_DONE(status, at_key(first, first->text.path != NULL ? "text.path" : "text.ids", status, error));
     for (size_t i = 0; i < list->count; i++) {
@@ -317,4 +329,6 @@ void fl_cell_group_close(fl_cell_list *list, size_t index, fl_cell_group *group)
     fl_text_source_release(&group->text);
     fl_text_source_release(&group->training);
     fl_workbench_close(&group->bench);
+    fl_memory_free(group->descriptor);
+    group->descriptor = NULL;
 }

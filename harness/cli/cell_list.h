@@ -82,6 +82,8 @@ typedef struct fl_cell_group {
     const fl_train_config *training_of; /* ... and whose it is; NULL: none */
     fl_hash weights,
         tokenizer; /* hash of the weights before any computing; tokenizer "" when none was needed */
+    fl_hash identity;  /* of the model, part of every run id: model/identity.h */
+    char *descriptor;  /* what its configuration says */
 } fl_cell_group;
 
 /* config and out are borrowed. */

@@ -29,7 +29,7 @@ static fl_status read_text(const fl_cell_list *list, fl_cell_group *group, const
     if (train->self_generated.node != NULL) {
         fl_sampled_text sampled;
         FL_TRY(fl_sampled_text_describe(&train->self_generated, train->sequence_length, &group->bench,
-                                        &group->weights, &sampled, error));
+                                        &group->identity, &sampled, error));
         return fl_sampled_text_load(&sampled, &group->bench, list->out, train->sequences, list->threads,
                                     progress, &group->training, error);
     }

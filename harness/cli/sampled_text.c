@@ -12,14 +12,14 @@
 enum { PATH_BYTES = 4096, RECIPE_BYTES = 512 };
 
 fl_status fl_sampled_text_describe(const fl_self_generated *config, size_t sequence_length,
-                                   const fl_workbench *bench, const fl_hash *weights, fl_sampled_text *out,
+                                   const fl_workbench *bench, const fl_hash *model, fl_sampled_text *out,
                                    fl_error *error) {
     *out = (fl_sampled_text){.config = config, .row_tokens = sequence_length};
     out->rows = (config->tokens + sequence_length - 1) / sequence_length;
     FL_TRY(fl_document_tokens_of(bench->model, &out->ends, error));
     char recipe[RECIPE_BYTES];
     int used = snprintf(recipe, sizeof recipe, "%s %zu x %zu t=%.17g p=%.17g k=%zu s=%" PRIu64 " from %d to",
-                        weights->text, out->rows, out->row_tokens, config->temperature, config->top_p,
+                        model->text, out->rows, out->row_tokens, config->temperature, config->top_p,
                         config->top_k, config->seed, (int)out->ends.start);
     for (size_t i = 0; i < out->ends.stop_count; i++)
         used += snprintf(recipe + used, sizeof recipe - (size_t)used, " %d", (int)out->ends.stops[i]);

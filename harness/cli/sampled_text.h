@@ -24,9 +24,9 @@ typedef struct fl_sampled_text {
     fl_hash recipe;
 } fl_sampled_text;
 
-/* bench need only be opened; weights: the hash of its model. sequence_length >= 1. */
+/* bench need only be opened; model: its identity (model/identity.h). sequence_length >= 1. */
 fl_status fl_sampled_text_describe(const fl_self_generated *config, size_t sequence_length,
-                                   const fl_workbench *bench, const fl_hash *weights, fl_sampled_text *out,
+                                   const fl_workbench *bench, const fl_hash *model, fl_sampled_text *out,
                                    fl_error *error);
 
 /* The text, at most `sequences` rows of it (0: all), read from the file; sampled first when that is not

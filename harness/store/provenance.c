@@ -52,6 +52,7 @@ static const struct {
     ROW(threads, "number of worker threads"),
     ROW(seeds, "all seeds of the run"),
     ROW(model, "path of the model"),
+    ROW(model_configuration, "what the model's configuration says after all defaults; part of the run id"),
     ROW(weights_hash_before, "XXH3-128 of the frozen weights before the run"),
     ROW(weights_hash_after, "XXH3-128 of the frozen weights after the run"),
     ROW(tokenizer_hash, "XXH3-128 of the tokenizer"),

@@ -15,6 +15,7 @@
 #include "harness/model/architecture.h"
 #include "harness/model/describe.h"
 #include "harness/model/finite_check.h"
+#include "harness/model/identity.h"
 #include "harness/model/model.h"
 #include "tests/support/checkpoint_builder.h"
 #include "tests/support/fixture.h"
@@ -837,8 +838,48 @@ static void test_the_finite_check_knows_every_stored_type(void **state) {
     release(&source);
 }
 
+static fl_hash identity_of(const built_model *source, const char *config, const char *generation,
+                           const char *tokenizer) {
+    fl_hash weights, identity;
+    const char *path = write_model(source, "identity", config);
+    fl_put_text(path, "generation_config.json", generation);
+    fl_model *model = open_good(path);
+    assert_int_equal(fl_model_hash(model, &weights, NULL), FL_OK);
+    assert_int_equal(fl_model_identity(model, &weights, tokenizer, &identity, NULL), FL_OK);
+    fl_model_close(model);
+    return identity;
+}
+
+/* The same weights under another configuration are another model; the same words written otherwise are not.
+ */
+static void test_the_configuration_is_part_of_a_models_identity(void **state) {
+    (void)state;
+#define WITH(more) "{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":true" more "}"
+    static const char *const others[] = {WITH(",\"rope_theta\":500"),
+                                         WITH(",\"rms_norm_eps\":1e-5"),
+                                         WITH(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"),
+                                         WITH(",\"hidden_act\":\"gelu\""),
+                                         WITH(",\"eos_token_id\":[2,3]"),
+                                         WITH(",\"bos_token_id\":5")};
+    static const char *const same[] = {WITH(",\"rope_theta\":10000.0"), WITH(",\"dtype\":\"float32\""),
+                                       WITH(",\"_name_or_path\":\"x\",  \"rope_theta\": 1e4")};
+    built_model source;
+    build_llama(&source, true);
+    const fl_hash plain = identity_of(&source, WITH(""), "{}", "t");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_string_not_equal(identity_of(&source, others[i], "{}", "t").text, plain.text);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        assert_string_equal(identity_of(&source, same[i], "{}", "t").text, plain.text);
+    assert_string_not_equal(identity_of(&source, WITH(""), "{\"eos_token_id\":[2,7]}", "t").text, plain.text);
+    assert_string_equal(identity_of(&source, WITH(""), "{\"temperature\":0.5}", "t").text, plain.text);
+    assert_string_not_equal(identity_of(&source, WITH(""), "{}", "other").text, plain.text);
+    release(&source);
+#undef WITH
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_configuration_is_part_of_a_models_identity),
         cmocka_unit_test(test_a_tied_pair_may_be_stored_under_either_name_or_both),
         cmocka_unit_test(test_every_end_of_text_token_is_read),
         cmocka_unit_test(test_weights_that_are_not_finite_are_a_damaged_model),
