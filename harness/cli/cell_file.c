@@ -135,7 +135,7 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
     const fl_cell_group *group = content->group;
     const fl_variant *variant = content->cell->linearised.variant;
     const fl_cell_parts *parts = &content->cell->parts;
-    char threads[24], seeds[64], now[FL_TIME_TEXT_BYTES];
+    char threads[24], seeds[64], bos[24], now[FL_TIME_TEXT_BYTES];
     snprintf(threads, sizeof threads, "%zu", fl_threads_count(group->bench.compute->threads));
     if (parts->has_train) {
         snprintf(seeds, sizeof seeds, "variant %llu, train %llu", (unsigned long long)variant->seed,
@@ -144,6 +144,8 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
         snprintf(seeds, sizeof seeds, "variant %llu", (unsigned long long)variant->seed);
     }
     fl_provenance_now(now);
+    snprintf(bos, sizeof bos, "%ld", (long)group->text.bos);
+    if (group->text.bos < 0) snprintf(bos, sizeof bos, "none");
     const struct {
         char **member;
         const char *text;
@@ -162,6 +164,7 @@ static fl_status fill_provenance(fl_provenance *provenance, const fl_cell_file *
         {&provenance->text,
          text_name(experiment->text.path, experiment->text.ids, &experiment->text.self_generated)},
         {&provenance->text_hash, group->text.rows.text},
+        {&provenance->text_bos, experiment->text.path != NULL ? bos : NULL},
         {&provenance->mechanism, variant->mechanism_path},
         {&provenance->train_text,
          text_name(parts->train.path, parts->train.ids, &parts->train.self_generated)},

@@ -262,7 +262,7 @@ static fl_status load_text(const fl_cell_list *list, const fl_experiment *experi
                                    &out->text, error);
     }
     FL_TRY(fl_sampled_text_describe(&config->self_generated, config->sequence_length, &out->bench,
-                                    &out->weights, &text, error));
+                                    &out->identity, &text, error));
     if (list->outline) return fl_sampled_text_outline(&text, config->sequences, &out->text, error);
     return fl_sampled_text_load(&text, &out->bench, list->out, config->sequences, list->threads,
                                 list->progress, &out->text, error);

@@ -36,7 +36,8 @@ static fl_status read_text(const fl_cell_list *list, fl_cell_group *group, const
     const fl_text_config text = {.path = train->path,
                                  .ids = train->ids,
                                  .sequence_length = train->sequence_length,
-                                 .sequences = train->sequences};
+                                 .sequences = train->sequences,
+                                 .bos = cell->experiment->text.bos};
     return fl_text_source_load(&text, cell->experiment->model_path, group->bench.model->config.vocabulary,
                                &group->training, error);
 }

@@ -94,7 +94,17 @@ static const fl_option model_options[] = {
         .unit = "sequences"                                                                                  \
     }
 
-static const fl_option text_options_for_path[] = {TEXT_OPTIONS("512")};
+static const char *const bos_choices[] = {"auto", "true", "false", NULL};
+
+static const fl_option text_options_for_path[] = {
+    TEXT_OPTIONS("512"),
+    {.key = "bos",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_text_config, bos),
+     .default_text = "auto",
+     .choices = bos_choices,
+     .help = "whether every row of a text begins with the tokenizer's beginning-of-sequence token; auto: as "
+             "the tokenizer's own template has it"}};
 static const fl_option text_options_for_ids[] = {TEXT_OPTIONS("0")};
 
 static const fl_option measure_options[] = {
@@ -161,10 +171,14 @@ static fl_status bind_text(fl_experiment *experiment, const fl_node *node, fl_er
         return fl_node_error(fl_node_get(node, "ids"), error, "text: give path or ids, not both");
     if (is_given(own) && (path || ids))
         return fl_node_error(own, error, "text: give self_generated or %s, not both", path ? "path" : "ids");
-    const fl_option *options = ids ? text_options_for_ids : text_options_for_path;
     fl_text_config *text = &experiment->text;
-    FL_TRY(fl_options_bind(node, &(fl_option_table){options, COUNT(text_options_for_path), text}, 1, "text",
-                           experiment->resolved, error));
+    const fl_option_table table =
+        path ? (fl_option_table){text_options_for_path, COUNT(text_options_for_path), text}
+             : (fl_option_table){ids ? text_options_for_ids : text_options_for_path,
+                                 COUNT(text_options_for_ids), text};
+    if (!path && is_given(fl_node_get(node, "bos")))
+        return fl_node_error(fl_node_get(node, "bos"), error, "text.bos: only a text by path is given one");
+    FL_TRY(fl_options_bind(node, &table, 1, "text", experiment->resolved, error));
     FL_TRY(
         fl_self_generated_bind(&text->self_generated, FL_SELF_GENERATED_TEXT, experiment->resolved, error));
     if (!path && !ids && !is_given(own))
@@ -421,9 +435,14 @@ static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const f
 static bool leaves_result_alone(const char *key) {
     static const char *const first[] = {"name", "output", "threads"};
     static const char *const last[] = {"path", "ids", "mechanism"};
-    static const char *const whole[] = {"train.activation_budget", "train.scratch_budget",
-                                        "train.scratch_folder",    "train.memory_budget",
-                                        "train.checkpoint_every",  "model.widen_memory"};
+    /* text.bos: the rows themselves are part of the id. */
+    static const char *const whole[] = {"text.bos",
+                                        "train.activation_budget",
+                                        "train.scratch_budget",
+                                        "train.scratch_folder",
+                                        "train.memory_budget",
+                                        "train.checkpoint_every",
+                                        "model.widen_memory"};
     const char *dot = strrchr(key, '.');
     size_t head = strcspn(key, ".");
     for (size_t i = 0; i < COUNT(first); i++) {

@@ -14,12 +14,16 @@
 #include "harness/config/options.h"
 #include "harness/config/self_generated.h"
 
+/* Whether rows of a text begin with the tokenizer's beginning-of-sequence token; auto: when its own template says so. */
+typedef enum fl_text_bos { FL_TEXT_BOS_AUTO = 0, FL_TEXT_BOS_TRUE, FL_TEXT_BOS_FALSE } fl_text_bos;
+
 typedef struct fl_text_config {
     char *path;             /* a text file, or NULL */
     char *ids;              /* a JSON file: list of lists of token ids, or NULL */
     fl_self_generated self_generated; /* exactly one of path, ids and this */
     size_t sequence_length; /* tokens; with ids: 0 = as they are */
     size_t sequences;       /* at most so many; 0 = all there are */
+    int bos;                /* fl_text_bos; of a path only */
 } fl_text_config;
 
 typedef struct fl_measure_config {

@@ -11,25 +11,26 @@
 #include "harness/measure/text_documents.h"
 #include "harness/model/json_text.h"
 
-/* Rows that `tokens` tokens give. */
-static size_t rows_of(size_t tokens, size_t sequence_length) {
-    if (sequence_length == 0 || tokens <= sequence_length) return 1;
-    return tokens / sequence_length + (tokens % sequence_length >= 2 ? 1 : 0);
+/* Rows that `tokens` tokens give, `step` of them each; 0: one row. */
+static size_t rows_of(size_t tokens, size_t step) {
+    if (step == 0 || tokens <= step) return 1;
+    return tokens / step + (tokens % step >= 2 ? 1 : 0);
 }
 
-/* Cuts `tokens` ids into rows behind those already there, up to `limit` rows in all. */
-static fl_status add_rows(fl_sequences *sequences, const int32_t *ids, size_t tokens, size_t sequence_length,
-                          size_t limit, fl_error *error) {
-    size_t rows = rows_of(tokens, sequence_length);
+/* Cuts `tokens` ids into rows behind those already there, up to `limit` rows in all. bos, when not -1, is put
+ * before each. */
+static fl_status add_rows(fl_sequences *sequences, const int32_t *ids, size_t tokens, size_t step,
+                          size_t limit, int32_t bos, fl_error *error) {
+    size_t rows = rows_of(tokens, step), before = bos >= 0 ? 1 : 0;
     for (size_t row = 0; row < rows && sequences->count < limit; row++) {
-        size_t first = row * sequence_length;
-        size_t length =
-            sequence_length == 0 || tokens - first < sequence_length ? tokens - first : sequence_length;
+        size_t first = row * step;
+        size_t length = step == 0 || tokens - first < step ? tokens - first : step;
         int32_t *copy = NULL;
-        FL_TRY(FL_ALLOCATE(&copy, length, error));
-        memcpy(copy, ids + first, length * sizeof *copy);
+        FL_TRY(FL_ALLOCATE(&copy, before + length, error));
+        if (before > 0) copy[0] = bos;
+        memcpy(copy + before, ids + first, length * sizeof *copy);
         sequences->ids[sequences->count] = copy;
-        sequences->lengths[sequences->count++] = length;
+        sequences->lengths[sequences->count++] = before + length;
     }
     return FL_OK;
 }
@@ -114,7 +115,7 @@ static fl_status cut_lists(const char *path, const cJSON *root, size_t vocabular
     cJSON_ArrayForEach(list, root) {
         size_t count = 0;
         FL_TRY_DONE(status, read_list(path, index++, list, vocabulary, ids, &count, error));
-        FL_TRY_DONE(status, add_rows(sequences, ids, count, sequence_length, limit, error));
+        FL_TRY_DONE(status, add_rows(sequences, ids, count, sequence_length, limit, -1, error));
     }
 done:
     fl_memory_free(ids);
@@ -123,7 +124,7 @@ done:
 
 fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t sequence_length,
                                   size_t sequences, fl_text_source *out, fl_error *error) {
-    *out = (fl_text_source){0};
+    *out = (fl_text_source){.bos = -1};
     char *text = NULL;
     size_t bytes = 0;
     FL_TRY(fl_text_file_read(path, &text, &bytes, error));
@@ -202,12 +203,20 @@ static fl_status find_separator(const fl_tokenizer *tokenizer, int32_t *separato
 fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
                                    size_t sequence_length, size_t sequences, fl_text_source *out,
                                    fl_error *error) {
-    *out = (fl_text_source){0};
+    return fl_text_source_from_text_after(path, tokenizer, vocabulary, sequence_length, sequences, -1, out,
+                                          error);
+}
+
+fl_status fl_text_source_from_text_after(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
+                                         size_t sequence_length, size_t sequences, int32_t bos,
+                                         fl_text_source *out, fl_error *error) {
+    *out = (fl_text_source){.bos = bos};
+    assert(bos < 0 || sequence_length != 1);
     size_t limit = sequences == 0 ? SIZE_MAX : sequences;
-    bool bounded = sequences != 0 && sequence_length != 0 && sequences < SIZE_MAX / sequence_length;
-    fl_token_stream stream = {.tokenizer = tokenizer,
-                              .vocabulary = vocabulary,
-                              .enough = bounded ? sequences * sequence_length : SIZE_MAX};
+    size_t step = bos >= 0 && sequence_length > 0 ? sequence_length - 1 : sequence_length;
+    bool bounded = sequences != 0 && step != 0 && sequences < SIZE_MAX / step;
+    fl_token_stream stream = {
+        .tokenizer = tokenizer, .vocabulary = vocabulary, .enough = bounded ? sequences * step : SIZE_MAX};
     const fl_document_visitor visitor = {append_document, &stream};
     fl_status status = FL_OK;
     FL_TRY_DONE(status, find_separator(tokenizer, &stream.separator, error));
@@ -218,13 +227,31 @@ fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokeniz
         goto done;
     }
     out->documents = stream.documents;
-    FL_TRY_DONE(status, allocate_rows(&out->sequences, rows_of(stream.count, sequence_length), error));
-    FL_TRY_DONE(status, add_rows(&out->sequences, stream.ids, stream.count, sequence_length, limit, error));
+    FL_TRY_DONE(status, allocate_rows(&out->sequences, rows_of(stream.count, step), error));
+    FL_TRY_DONE(status, add_rows(&out->sequences, stream.ids, stream.count, step, limit, bos, error));
     FL_TRY_DONE(status, finish(out, error));
 done:
     fl_memory_free(stream.ids);
     if (status != FL_OK) fl_text_source_release(out);
     return status;
+}
+
+/* *bos = what the config wants before every row; -1: nothing. */
+static fl_status find_bos(const fl_text_config *config, const fl_tokenizer *tokenizer, size_t vocabulary,
+                          int32_t *bos, fl_error *error) {
+    const int32_t id = fl_tokenizer_bos(tokenizer);
+    *bos = -1;
+    if (config->bos == FL_TEXT_BOS_FALSE) return FL_OK;
+    if (config->bos == FL_TEXT_BOS_AUTO && (!fl_tokenizer_adds_bos(tokenizer) || id < 0)) return FL_OK;
+    if (id < 0)
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "text.bos: the tokenizer names no beginning-of-sequence token");
+    if ((size_t)id >= vocabulary)
+        return fl_error_set(error, FL_ERROR_ARGUMENT,
+                            "text.bos: the tokenizer's %ld is outside the model's vocabulary of %zu",
+                            (long)id, vocabulary);
+    *bos = id;
+    return FL_OK;
 }
 
 fl_status fl_text_source_tokenizer_path(const char *model_path, char **out, fl_error *error) {
@@ -251,10 +278,11 @@ fl_status fl_text_source_load(const fl_text_config *config, const char *model_pa
     fl_tokenizer *tokenizer = NULL;
     FL_TRY(fl_text_source_tokenizer_path(model_path, &path, error));
     fl_status status = fl_tokenizer_open(path, &tokenizer, error);
-    if (status == FL_OK) {
-        status = fl_text_source_from_text(config->path, tokenizer, vocabulary, config->sequence_length,
-                                          config->sequences, out, error);
-    }
+    int32_t bos = -1;
+    if (status == FL_OK) status = find_bos(config, tokenizer, vocabulary, &bos, error);
+    if (status == FL_OK)
+        status = fl_text_source_from_text_after(config->path, tokenizer, vocabulary, config->sequence_length,
+                                                config->sequences, bos, out, error);
     fl_tokenizer_close(tokenizer);
     fl_memory_free(path);
     return status;

@@ -5,7 +5,7 @@
  *
  * Text: a file, or a folder whose .txt and .jsonl files are read in the order of their names. A line holding only
  * <|endofdoc|> separates documents, as do files; in a .jsonl file every line is an object whose "text" is one document. Each
- * document is tokenised by itself, without special tokens of the tokenizer's own; between two documents stands the token
+ * document is tokenised by itself, without special tokens of the tokenizer's own (text.bos puts its BOS before every row); between two documents stands the token
  * <|endoftext|> when the vocabulary has it, else the tokenizer's EOS, else nothing. The stream is cut into rows.
  *
  * A last row shorter than the sequence length is kept when it has at least 2 tokens. */
@@ -23,6 +23,7 @@
 typedef struct fl_text_source {
     fl_sequences sequences;
     size_t tokens;      /* in all sequences */
+    int32_t bos;        /* what every row of a text begins with; -1: no such token. Of ids -1 */
     size_t documents;   /* of a text, as far as it was read; of ids 0 */
     fl_hash content;    /* of the bytes of the file, or of all files in order */
     fl_hash rows;       /* of the sequences themselves: lengths and ids */
@@ -37,6 +38,11 @@ fl_status fl_text_source_from_ids(const char *path, size_t vocabulary, size_t se
  * tokens is an error. */
 fl_status fl_text_source_from_text(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
                                    size_t sequence_length, size_t sequences, fl_text_source *out, fl_error *error);
+
+/* The same with rows that each begin with the token `bos` (sequence_length counts it); -1: none. */
+fl_status fl_text_source_from_text_after(const char *path, const fl_tokenizer *tokenizer, size_t vocabulary,
+                                         size_t sequence_length, size_t sequences, int32_t bos, fl_text_source *out,
+                                         fl_error *error);
 
 /* What a config's `text:` asks for by path or ids (self-generated text is sampled by the caller). The model's tokenizer is opened only when there is a text file. model_path: as given to
  * fl_model_open. */

@@ -58,6 +58,7 @@ static const struct {
     ROW(tokenizer_hash, "XXH3-128 of the tokenizer"),
     ROW(text, "path of the evaluation text"),
     ROW(text_hash, "XXH3-128 of the evaluation text"),
+    ROW(text_bos, "token id that every row of the evaluation text begins with, by text.bos, or none"),
     ROW(train_text, "path of the training text"),
     ROW(train_text_hash, "XXH3-128 of the training text"),
     ROW(tasks_hash, "XXH3-128 of the files of all tasks"),

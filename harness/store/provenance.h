@@ -21,7 +21,7 @@ typedef struct fl_provenance {
     /* the run */
     char *command_line, *working_directory, *config_file, *started, *finished, *threads, *seeds;
     /* what it worked on: paths as given, hashes of the content */
-    char *model, *model_configuration, *weights_hash_before, *weights_hash_after, *tokenizer_hash, *text, *text_hash, *train_text,
+    char *model, *model_configuration, *weights_hash_before, *weights_hash_after, *tokenizer_hash, *text, *text_hash, *text_bos, *train_text,
         *train_text_hash, *tasks_hash, *mechanism, *mechanism_hash;
 } fl_provenance;
 

@@ -332,6 +332,55 @@ static void test_line_ends_marks_and_empty_lines_change_no_document(void **state
     fl_text_source_release(&expected);
 }
 
+/* text.bos: before every row, and counted by sequence_length. */
+static void test_rows_begin_with_the_bos_that_is_asked_for(void **state) {
+    (void)state;
+    static const char template[] = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+                                   "{\"id\": \"<s>\"}}, {\"Sequence\": "
+                                   "{\"id\": \"A\"}}], \"special_tokens\": {\"<s>\": {\"ids\": [261]}}}";
+    static const char added[] = "[{\"id\": 261, \"content\": \"<s>\", \"special\": true}]";
+    static const struct {
+        bool template, token;
+        int bos;
+        size_t length;
+        const char *rows; /* NULL: refused */
+    } cases[] = {
+        {true, true, FL_TEXT_BOS_AUTO, 4, "[261 97 98 99][261 100 101 102]"},
+        {true, true, FL_TEXT_BOS_TRUE, 0, "[261 97 98 99 100 101 102]"},
+        {true, true, FL_TEXT_BOS_FALSE, 4, "[97 98 99 100][101 102]"},
+        {false, true, FL_TEXT_BOS_AUTO, 4, "[97 98 99 100][101 102]"},
+        {false, false, FL_TEXT_BOS_AUTO, 4, "[97 98 99 100][101 102]"},
+        {false, true, FL_TEXT_BOS_TRUE, 5, "[261 97 98 99 100][261 101 102]"},
+        {false, false, FL_TEXT_BOS_TRUE, 4, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[1100], text[1100];
+        fl_tokenizer_parts parts = {.added_tokens = cases[i].token ? added : NULL,
+                                    .post_processor = cases[i].template ? template : NULL};
+        char *json = fl_tokenizer_json(&parts);
+        write_in(fl_test_folder(), "tokenizer.json", json);
+        write_in(fl_test_folder(), "tokenizer_config.json",
+                 cases[i].token ? "{\"bos_token\": \"<s>\"}" : "{}");
+        write_in(fl_test_folder(), "row.txt", "abcdef");
+        snprintf(path, sizeof path, "%s/model.safetensors", fl_test_folder());
+        snprintf(text, sizeof text, "%s/row.txt", fl_test_folder());
+        const fl_text_config config = {.path = text, .sequence_length = cases[i].length, .bos = cases[i].bos};
+        fl_text_source source;
+        fl_error error = {0};
+        fl_status status = fl_text_source_load(&config, path, 300, &source, &error);
+        if (cases[i].rows != NULL) {
+            if (status != FL_OK) fail_msg("case %zu: %s", i, error.message);
+            assert_rows(&source, cases[i].rows);
+            assert_int_equal(source.bos, strstr(cases[i].rows, "261") != NULL ? 261 : -1);
+            fl_text_source_release(&source);
+        } else {
+            assert_int_equal(status, FL_ERROR_ARGUMENT);
+            assert_non_null(strstr(error.message, "text.bos"));
+        }
+        fl_memory_free(json);
+    }
+}
+
 static void test_a_weight_file_leads_to_the_tokenizer_beside_it(void **state) {
     (void)state;
     static const char *const pairs[][2] = {{"a/b/model.safetensors", "a/b"},
@@ -358,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_documents_of_a_folder_are_joined_by_the_end_of_text_token),
         cmocka_unit_test(test_what_is_no_text_is_refused_with_line_and_byte),
         cmocka_unit_test(test_line_ends_marks_and_empty_lines_change_no_document),
+        cmocka_unit_test(test_rows_begin_with_the_bos_that_is_asked_for),
         cmocka_unit_test(test_a_weight_file_leads_to_the_tokenizer_beside_it),
     };
     return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
