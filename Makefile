@@ -151,6 +151,15 @@ $(SOURCE_HASHES): revision
 $(BUILD)/harness/store/fingerprint.o: $(SOURCE_HASHES)
 $(BUILD)/harness/store/fingerprint.o: TARGET_FLAGS = -I$(BUILD)/generated
 
+# The page of `frostline lab --page`: the program carries it.
+LAB_PAGE = $(BUILD)/generated/lab_page_parts.h
+LAB_PAGE_FOLDER = harness/cli/lab_page
+$(LAB_PAGE): harness/setup/embed_text.sh $(wildcard $(LAB_PAGE_FOLDER)/*)
+	@harness/setup/embed_text.sh $@ lab_style=$(LAB_PAGE_FOLDER)/style.css lab_body=$(LAB_PAGE_FOLDER)/body.html \
+	    lab_arithmetic=$(LAB_PAGE_FOLDER)/arithmetic.js lab_script=$(LAB_PAGE_FOLDER)/page.js
+$(BUILD)/harness/cli/lab_page.o: $(LAB_PAGE)
+$(BUILD)/harness/cli/lab_page.o: TARGET_FLAGS = -I$(BUILD)/generated
+
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
              $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/data_file.c))
 .SECONDARY:

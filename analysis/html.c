@@ -101,7 +101,7 @@ void fl_html_download(FILE *stream, const char *file, const char *csv, size_t by
     fprintf(stream, " <small>%.3g&nbsp;KB</small></a>", (double)bytes / 1000);
 }
 
-void fl_html_open(FILE *stream, const char *title) {
+void fl_html_open_styled(FILE *stream, const char *title, const char *style) {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n"
@@ -110,7 +110,11 @@ void fl_html_open(FILE *stream, const char *title) {
           "<link rel=\"icon\" href=\"data:,\">\n<title>",
           stream);
     fl_html_text(stream, title);
-    fprintf(stream, "</title>\n<style>\n%s</style>\n</head>\n<body>\n", fl_html_style);
+    fprintf(stream, "</title>\n<style>\n%s%s</style>\n</head>\n<body>\n", fl_html_style, style);
+}
+
+void fl_html_open(FILE *stream, const char *title) {
+    fl_html_open_styled(stream, title, "");
 }
 
 void fl_html_close(FILE *stream) {

@@ -27,6 +27,8 @@ void fl_html_download(FILE *stream, const char *file, const char *csv, size_t by
 
 /* Everything from the doctype to the opened body, with the style sheet inside. */
 void fl_html_open(FILE *stream, const char *title);
+/* The same with more rules behind the style sheet's own. */
+void fl_html_open_styled(FILE *stream, const char *title, const char *style);
 /* The script, and the end of the page. */
 void fl_html_close(FILE *stream);
 

@@ -10,6 +10,8 @@
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
+#include "harness/cli/lab_exact.h"
+#include "harness/cli/lab_page.h"
 #include "harness/cli/words.h"
 #include "harness/config/node.h"
 #include "harness/measure/memory_lab.h"
@@ -20,6 +22,9 @@ typedef struct lab_request {
     fl_memory_lab_options options;
     size_t threads, seed, count, pairs[MAX_COUNTS];
     const char *list, *gate, *beta, *out; /* list: the pairs as they were written */
+    const char *page, *exact;
+    fl_exact_strength strength; /* with --exact */
+    double overlap;
 } lab_request;
 
 static bool has_option(const fl_rule *rule, const char *key) {
@@ -135,6 +140,41 @@ static fl_status write_lab(const lab_request *request, const fl_positionals *rul
     return status;
 }
 
+static fl_status write_page(const char *path, fl_error *error) {
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(path, &file, error));
+    fl_lab_page_write(file.stream);
+    return fl_output_file_close(&file, error);
+}
+
+static bool parse_share(const char *text, double *value) {
+    char *end = NULL;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0' && *value >= 0 && *value <= 1;
+}
+
+static fl_status write_exact(const lab_request *request, fl_error *error) {
+    fl_lab_exact_request exact = {.options = request->options,
+                                  .strength = request->strength,
+                                  .overlap = request->overlap,
+                                  .pairs = request->pairs,
+                                  .count = request->count};
+    fl_output_file file;
+    FL_TRY(fl_output_file_open(request->exact, &file, error));
+    fl_status status = fl_lab_exact_write(file.stream, &exact, error);
+    if (status == FL_OK) return fl_output_file_close(&file, error);
+    fl_output_file_discard(&file);
+    return status;
+}
+
+static fl_status write_asked(const lab_request *request, const fl_positionals *rules, fl_error *error) {
+    if (request->page != NULL) FL_TRY(write_page(request->page, error));
+    if (request->exact != NULL) FL_TRY(write_exact(request, error));
+    bool is_table =
+        (request->page == NULL && request->exact == NULL) || request->out != NULL || rules->count > 0;
+    return is_table ? write_lab(request, rules, error) : FL_OK;
+}
+
 /* "4,8,16" */
 static bool parse_counts(const char *text, lab_request *request) {
     request->count = 0;
@@ -155,7 +195,9 @@ static int run(const fl_command *command, int argc, char **argv) {
                            .gate = "1",
                            .beta = "1",
                            .list = "1,2,4,8,16,32,64,128",
-                           .seed = 1};
+                           .seed = 1,
+                           .strength.gate_rest = 1,
+                           .overlap = 0.6};
     fl_positionals rules;
     int code = fl_arguments_parse(command, argc, argv, &request, &rules);
     if (code >= 0) return code;
@@ -167,9 +209,13 @@ static int run(const fl_command *command, int argc, char **argv) {
     if (request.options.dimension == 0 || request.options.trials == 0) {
         return fl_arguments_refuse(command, "--dimension and --trials are at least 1");
     }
+    if (request.exact != NULL && !(parse_share(request.gate, &request.strength.gate) &&
+                                   parse_share(request.beta, &request.strength.beta))) {
+        return fl_arguments_refuse(command, "with --exact, --gate and --beta are numbers from 0 to 1");
+    }
     request.options.seed = request.seed;
     fl_error error;
-    return write_lab(&request, &rules, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
+    return write_asked(&request, &rules, &error) == FL_OK ? FL_EXIT_OK : fl_command_fail(command, &error);
 }
 
 static const fl_flag flags[] = {
@@ -216,6 +262,28 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_FILE,
      .offset = offsetof(lab_request, out),
      .help = "as CSV; without it, a table on standard output"},
+    {.name = "--page",
+     .value = "FILE.html",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(lab_request, page),
+     .help = "the lab as a page for a browser: a 4 x 4 state step by step, the three checks, the cost"},
+    {.name = "--exact",
+     .value = "FILE.json",
+     .kind = FL_VALUE_FILE,
+     .offset = offsetof(lab_request, exact),
+     .help = "the page's numbers, by the rules' definition in float64"},
+    {.name = "--gate-rest",
+     .value = "G",
+     .kind = FL_VALUE_NUMBER,
+     .maximum = 1,
+     .offset = offsetof(lab_request, strength.gate_rest),
+     .help = "with --exact: kda's gate of the second half of the channels (default: 1)"},
+    {.name = "--overlap",
+     .value = "C",
+     .kind = FL_VALUE_NUMBER,
+     .maximum = 0.99,
+     .offset = offsetof(lab_request, overlap),
+     .help = "with --exact: of keys a and c in the 4 x 4 figure (default: 0.6)"},
     {.name = "--threads",
      .value = "N",
      .kind = FL_VALUE_COUNT,
@@ -237,6 +305,7 @@ static const fl_positional positionals[] = {
 static const fl_example examples[] = {
     {.line = "frostline lab linear delta --overwrite",
      .what = "accumulation blends old and new values, the delta rule does not"},
+    {.line = "frostline lab --page lab.html", .what = "the lab as a page: open it in a browser"},
     {.line = "frostline lab '{rule: kda, gate: {source: constant, value: 0.99}, beta: {source: constant, "
              "value: 0.5}}'",
      .what = "one variant, as a config would write it"},

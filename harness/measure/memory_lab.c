@@ -42,16 +42,16 @@ static void random_unit(fl_random *random, size_t dimension, const float *shared
     for (size_t i = 0; i < dimension; i++) x[i] = (float)((double)x[i] / sqrt(norm > 0.0 ? norm : 1.0));
 }
 
-static void draw(fl_lab *lab, size_t trial, float *shared) {
-    size_t dimension = lab->options->dimension;
+void fl_memory_lab_draw(const fl_memory_lab_options *options, size_t pairs, size_t trial, float *shared,
+                        float *keys, float *replaced, float *values) {
+    size_t dimension = options->dimension;
     fl_random random;
-    fl_random_seed(&random, lab->options->seed, trial);
+    fl_random_seed(&random, options->seed, trial);
     random_unit(&random, dimension, NULL, 0.0, shared);
-    for (size_t i = 0; i < lab->pairs; i++) {
-        size_t at = (trial * lab->pairs + i) * dimension;
-        random_unit(&random, dimension, shared, lab->options->concentration, lab->keys + at);
-        random_unit(&random, dimension, NULL, 0.0, lab->replaced + at);
-        random_unit(&random, dimension, NULL, 0.0, lab->values + at);
+    for (size_t at = 0; at < pairs * dimension; at += dimension) {
+        random_unit(&random, dimension, shared, options->concentration, keys + at);
+        random_unit(&random, dimension, NULL, 0.0, replaced + at);
+        random_unit(&random, dimension, NULL, 0.0, values + at);
     }
 }
 
@@ -223,7 +223,11 @@ static fl_status run_one(fl_lab *lab, size_t pairs, fl_memory_lab_row *row, fl_e
     FL_TRY_DONE(status, FL_ALLOCATE(&gate, dimension, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&y, dimension, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&other, dimension, error));
-    for (size_t trial = 0; trial < lab->options->trials; trial++) draw(lab, trial, gate);
+    for (size_t trial = 0; trial < lab->options->trials; trial++) {
+        size_t at = trial * pairs * dimension;
+        fl_memory_lab_draw(lab->options, pairs, trial, gate, lab->keys + at, lab->replaced + at,
+                           lab->values + at);
+    }
     for (size_t i = 0; i < dimension; i++)
         gate[i] = constant(variant->rule->gate_activation, variant->gate_value);
     for (size_t trial = 0; trial < lab->options->trials; trial++) {

@@ -35,6 +35,11 @@ typedef struct fl_memory_lab_row {
     double form_difference;                   /* largest |step - chunk| over all reads */
 } fl_memory_lab_row;
 
+/* One trial's draws: the shared direction [D], then for every pair its key, the value that is overwritten and the newest one
+ * [pairs][D], each of length 1 in float32. */
+void fl_memory_lab_draw(const fl_memory_lab_options *options, size_t pairs, size_t trial, float *shared, float *keys,
+                        float *replaced, float *values);
+
 /* rows [count] for pairs [count]. The variant's gate and beta must be constant where the rule takes them; window, sinks, cache
  * and convolution play no part. FL_ERROR_UNSUPPORTED for rules without a matrix state. */
 fl_status fl_memory_lab_run(fl_compute *compute, const fl_variant *variant, const fl_memory_lab_options *options,

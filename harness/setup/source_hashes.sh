@@ -11,8 +11,8 @@ harness/base/scratch_file.h harness/base/shapes.h harness/base/threads.c harness
 # Lists the rules, computes nothing; decides which keys a cell has, as harness/config does; prints; the commands `lab` and
 # `data`, whose numbers are in no run file.
 without="attn_variants/registry.c attn_variants/unused_keys.c attn_variants/unused_keys.h harness/model/describe.c
-harness/model/describe.h harness/measure/memory_lab.c harness/measure/memory_lab.h harness/eval/data_check.c
-harness/eval/data_check.h"
+harness/model/describe.h harness/measure/memory_lab.c harness/measure/memory_lab.h harness/measure/exact_lab.c
+harness/measure/exact_lab.h harness/eval/data_check.c harness/eval/data_check.h"
 
 list() {
   # shellcheck disable=SC2086

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "harness/measure/memory_lab.h"
+#include "harness/measure/exact_lab.h"
 
 static fl_compute *compute;
 
@@ -88,6 +88,46 @@ static void test_the_fixed_size_of_the_state_is_the_limit(void **state) {
     assert_true(few.accuracy > 0.99 && many.accuracy < 0.5);
 }
 
+static void compare_with_definition(const char *yaml, fl_exact_rule rule, bool overwrite) {
+    fl_memory_lab_options options = {.dimension = 24, .trials = 4, .overwrite = overwrite, .seed = 3};
+    fl_memory_lab_row row;
+    fl_exact_recall exact;
+    const fl_exact_strength strength = {0.9, 0.9, 0.7};
+    assert_int_equal(run(yaml, &options, 20, &row, NULL), FL_OK);
+    assert_int_equal(fl_exact_lab_recall(rule, &strength, &options, 20, &exact, NULL), FL_OK);
+    assert_true(fabs(exact.recall_error - row.recall_error) < 1e-5);
+    assert_true(fabs(exact.cosine - row.cosine) < 1e-5);
+    assert_true(exact.accuracy == row.accuracy);
+    if (overwrite) assert_true(fabs(exact.cosine_old - row.cosine_old) < 1e-5);
+}
+
+static void test_rules_in_float32_agree_with_their_definition_in_float64(void **state) {
+    (void)state;
+    for (int overwrite = 0; overwrite < 2; overwrite++) {
+        compare_with_definition("{rule: linear, feature_map: identity}", FL_EXACT_LINEAR, overwrite);
+        compare_with_definition("{rule: delta, beta: {source: constant, value: 0.7}}", FL_EXACT_DELTA,
+                                overwrite);
+        compare_with_definition("{rule: gated_delta, gate: {source: constant, value: 0.9}, "
+                                "beta: {source: constant, value: 0.7}}",
+                                FL_EXACT_GATED_DELTA, overwrite);
+        compare_with_definition("{rule: kda, gate: {source: constant, value: 0.9}, "
+                                "beta: {source: constant, value: 0.7}}",
+                                FL_EXACT_KDA, overwrite);
+    }
+}
+
+/* A gate of its own for half of the channels: what was written there alone is kept. */
+static void test_kda_keeps_channels_that_do_not_fade(void **state) {
+    (void)state;
+    const double first[3] = {1, 0, 0}, last[3] = {0, 0, 1}, value[3] = {1, 2, 3};
+    double matrix[9] = {0}, recalled[3];
+    const fl_exact_strength strength = {0.5, 1.0, 1.0};
+    fl_exact_lab_write(FL_EXACT_KDA, &strength, 3, first, value, matrix, recalled);
+    fl_exact_lab_write(FL_EXACT_KDA, &strength, 3, last, value, matrix, recalled);
+    fl_exact_lab_write(FL_EXACT_KDA, &strength, 3, last, value, matrix, recalled);
+    assert_true(matrix[0] == 0.25 && matrix[2] == 1.0 && matrix[5] == 2.0 && matrix[1] == 0.0);
+}
+
 static void test_what_cannot_run_is_refused_by_name(void **state) {
     (void)state;
     fl_memory_lab_row row;
@@ -107,6 +147,8 @@ int main(void) {
         cmocka_unit_test(test_one_pair_is_recalled_exactly),
         cmocka_unit_test(test_a_lower_gate_fades_older_pairs),
         cmocka_unit_test(test_the_fixed_size_of_the_state_is_the_limit),
+        cmocka_unit_test(test_rules_in_float32_agree_with_their_definition_in_float64),
+        cmocka_unit_test(test_kda_keeps_channels_that_do_not_fade),
         cmocka_unit_test(test_what_cannot_run_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, open_compute, close_compute);
