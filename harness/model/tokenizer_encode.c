@@ -10,7 +10,8 @@ typedef struct fl_encoder {
     fl_pattern_matcher *matcher;
     fl_bpe_scratch scratch;
     fl_id_list ids;
-    bool begins_text; /* the piece that enters the steps is where the whole text begins */
+    size_t growth_left; /* bytes that the steps may still make */
+    bool begins_text;   /* the piece that enters the steps is where the whole text begins */
 } fl_encoder;
 
 static fl_status run_steps(fl_encoder *encoder, size_t step, const char *text, size_t bytes, fl_error *error);
@@ -124,13 +125,24 @@ static fl_status split(fl_encoder *encoder, size_t step, const char *text, size_
     return release_held(&splitter);
 }
 
+/* A buffer for what a step makes; the steps of a text share one budget. */
+static fl_text_buffer limited(const fl_encoder *encoder) {
+    return (fl_text_buffer){.limit = encoder->growth_left > 0 ? encoder->growth_left : 1};
+}
+
+/* Hands what a step has made to the next one. */
+static fl_status hand_on(fl_encoder *encoder, size_t step, const fl_text_buffer *made, fl_error *error) {
+    encoder->growth_left -= made->count < encoder->growth_left ? made->count : encoder->growth_left;
+    return run_steps(encoder, step + 1, made->bytes, made->count, error);
+}
+
 static fl_status prefix_space(fl_encoder *encoder, size_t step, const char *text, size_t bytes,
                               fl_error *error) {
     if (text[0] == ' ') return run_steps(encoder, step + 1, text, bytes, error);
-    fl_text_buffer changed = {0};
+    fl_text_buffer changed = limited(encoder);
     fl_status status = fl_text_append(&changed, " ", 1, error);
     if (status == FL_OK) status = fl_text_append(&changed, text, bytes, error);
-    if (status == FL_OK) status = run_steps(encoder, step + 1, changed.bytes, changed.count, error);
+    if (status == FL_OK) status = hand_on(encoder, step, &changed, error);
     fl_text_release(&changed);
     return status;
 }
@@ -141,9 +153,9 @@ static fl_status byte_level(fl_encoder *encoder, size_t step, const char *text, 
     if (step + 1 == tokenizer->step_count && fl_bpe_takes_bytes(&tokenizer->bpe))
         return fl_bpe_encode(&tokenizer->bpe, &tokenizer->vocabulary, &encoder->scratch, text, bytes, true,
                              &encoder->ids, error);
-    fl_text_buffer changed = {0};
+    fl_text_buffer changed = limited(encoder);
     fl_status status = fl_text_append_byte_level(&changed, text, bytes, error);
-    if (status == FL_OK) status = run_steps(encoder, step + 1, changed.bytes, changed.count, error);
+    if (status == FL_OK) status = hand_on(encoder, step, &changed, error);
     fl_text_release(&changed);
     return status;
 }
@@ -155,10 +167,10 @@ static fl_status metaspace(fl_encoder *encoder, size_t step, const char *text, s
     bool marked = text[0] == ' ' || (bytes >= mark && memcmp(text, rule->text, mark) == 0);
     bool wanted =
         rule->prefix == FL_PREFIX_ALWAYS || (rule->prefix == FL_PREFIX_FIRST && encoder->begins_text);
-    fl_text_buffer changed = {0};
+    fl_text_buffer changed = limited(encoder);
     fl_status status = fl_text_append(&changed, rule->text, wanted && !marked ? mark : 0, error);
     if (status == FL_OK) status = fl_text_append_replaced(text, bytes, " ", rule->text, &changed, error);
-    if (status == FL_OK) status = run_steps(encoder, step + 1, changed.bytes, changed.count, error);
+    if (status == FL_OK) status = hand_on(encoder, step, &changed, error);
     fl_text_release(&changed);
     return status;
 }
@@ -214,7 +226,9 @@ static fl_status apply_normaliser(const fl_normaliser *rule, const char *text, s
 
 fl_status fl_tokenizer_normalise(const fl_tokenizer *tokenizer, const char *text, size_t bytes,
                                  fl_text_buffer *out, fl_error *error) {
-    fl_text_buffer before = {0};
+    const size_t limit = FL_TOKEN_GROWTH * bytes + FL_TOKEN_GROWTH_MORE;
+    fl_text_buffer before = {.limit = limit};
+    out->limit = limit;
     out->count = 0;
     fl_status status = fl_text_append(out, text, bytes, error);
     for (size_t i = 0; i < tokenizer->normaliser_count && status == FL_OK; i++) {
@@ -272,6 +286,7 @@ fl_status fl_tokenizer_encode(const fl_tokenizer *tokenizer, const char *text, s
     fl_encoder encoder = {.tokenizer = tokenizer, .begins_text = true};
     fl_text_buffer sound = {0};
     fl_status status;
+    encoder.growth_left = FL_TOKEN_GROWTH * bytes + FL_TOKEN_GROWTH_MORE;
     FL_TRY_DONE(status, fl_pattern_matcher_create(&encoder.matcher, error));
     if (bytes > 0 && fl_text_valid_prefix(text, bytes) < bytes) {
         FL_TRY_DONE(status, fl_text_sanitise(text, bytes, &sound, error));

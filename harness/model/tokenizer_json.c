@@ -391,6 +391,16 @@ static fl_status read_added_token(const cJSON *item, fl_tokenizer *tokenizer, fl
     return fl_added_append(&tokenizer->added, token, error);
 }
 
+/* Memory goes by the largest id: one that is far beyond the number of tokens is a damaged file. */
+static void limit_ids(const cJSON *document, fl_vocabulary *vocabulary) {
+    enum { GAPS = 1 << 16 };
+    const cJSON *tokens = fl_json_member(fl_json_member(document, "model"), "vocab");
+    const size_t count = (size_t)cJSON_GetArraySize(tokens) +
+                         (size_t)cJSON_GetArraySize(fl_json_member(document, "added_tokens"));
+    const size_t limit = 2 * count + GAPS;
+    vocabulary->id_limit = limit < FL_TOKEN_ID_LIMIT ? limit : FL_TOKEN_ID_LIMIT;
+}
+
 static fl_status read_document(const cJSON *document, fl_tokenizer *tokenizer, fl_error *error) {
     if (!cJSON_IsObject(document)) return fl_error_set(error, FL_ERROR_FORMAT, "not a JSON object");
     /* The small parts first: what is not supported is then refused without reading a large vocabulary. */
@@ -402,6 +412,7 @@ static fl_status read_document(const cJSON *document, fl_tokenizer *tokenizer, f
                            read_post_processor, tokenizer, error));
     FL_TRY(read_components(fl_json_member(document, "decoder"), "decoder", "decoders", read_decoder,
                            tokenizer, error));
+    limit_ids(document, &tokenizer->vocabulary);
     FL_TRY(read_model(fl_json_member(document, "model"), tokenizer, error));
     const cJSON *item, *added = fl_json_member(document, "added_tokens");
     if (!fl_member_is_absent(added) && !cJSON_IsArray(added))

@@ -16,7 +16,8 @@
 #include "harness/model/tokenizer_pattern.h"
 #include "harness/model/tokenizer_text.h"
 
-/* Ids beyond this are taken for a damaged file: no vocabulary comes near. */
+/* Ids beyond this are taken for a damaged file: no vocabulary comes near. Of a tokenizer.json that goes for ids beyond twice
+ * the number of its tokens and some more, too. */
 enum { FL_TOKEN_ID_LIMIT = 1 << 22, FL_TOKEN_STEPS_MAX = 32, FL_TOKEN_TEMPLATE_MAX = 16 };
 
 typedef struct fl_id_list {
@@ -43,6 +44,7 @@ typedef struct fl_vocabulary {
     uint64_t *slots; /* open addressing: 0 = free, else the text's hash (upper half) and id + 1 */
     size_t slot_count;
     size_t indexed_count;
+    size_t id_limit; /* ids from here on are refused; 0: FL_TOKEN_ID_LIMIT */
 } fl_vocabulary;
 
 /* indexed = false: the token has a text but is never found by it (padding). FL_ERROR_FORMAT: an id twice or
@@ -246,6 +248,11 @@ fl_status fl_tokenizer_add_normaliser(fl_tokenizer *tokenizer, fl_normaliser nor
 fl_status fl_tokenizer_add_template(fl_tokenizer *tokenizer, const int32_t *before, size_t before_count,
                                     const int32_t *after, size_t after_count, fl_error *error);
 
+/* What is made of a text on its way, by a normaliser or by all steps together, is at most so many bytes for each of its own,
+ * and some more: steps that multiply a text would fill the memory. Unicode's forms need 11. */
+enum { FL_TOKEN_GROWTH = 64, FL_TOKEN_GROWTH_MORE = 4096 };
+
+/* Replaces *out. */
 fl_status fl_tokenizer_normalise(const fl_tokenizer *tokenizer, const char *text, size_t bytes,
                                  fl_text_buffer *out, fl_error *error);
 

@@ -11,6 +11,9 @@ enum { FIRST_BORROWED_CHARACTER = 0x100 };
 fl_status fl_text_reserve(fl_text_buffer *buffer, size_t more, fl_error *error) {
     if (more >= SIZE_MAX / 4 || buffer->count >= SIZE_MAX / 4)
         return fl_error_set(error, FL_ERROR_MEMORY, "a text of more than %zu bytes", SIZE_MAX / 4);
+    if (buffer->limit > 0 && buffer->count + more > buffer->limit)
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "the tokenizer's steps make more than %zu bytes of a text", buffer->limit);
     size_t needed = buffer->count + more + 1;
     if (needed <= buffer->capacity) return FL_OK;
     size_t capacity = buffer->capacity < 64 ? 64 : buffer->capacity;

@@ -17,6 +17,7 @@ typedef struct fl_text_buffer {
     char *bytes; /* fl_memory block */
     size_t count;
     size_t capacity;
+    size_t limit; /* bytes it may come to hold, beyond which growing it is FL_ERROR_UNSUPPORTED; 0: any number */
 } fl_text_buffer;
 
 fl_status fl_text_reserve(fl_text_buffer *buffer, size_t more, fl_error *error);

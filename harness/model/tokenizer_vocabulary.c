@@ -68,9 +68,10 @@ static fl_status make_room(fl_vocabulary *vocabulary, size_t id, fl_error *error
 fl_status fl_vocabulary_add(fl_vocabulary *vocabulary, int64_t id, const char *text, size_t bytes,
                             bool indexed, fl_error *error) {
     int shown = (int)(bytes < 200 ? bytes : 200);
-    if (id < 0 || id >= FL_TOKEN_ID_LIMIT)
+    const int64_t limit = vocabulary->id_limit > 0 ? (int64_t)vocabulary->id_limit : FL_TOKEN_ID_LIMIT;
+    if (id < 0 || id >= limit)
         return fl_error_set(error, FL_ERROR_FORMAT, "token \"%.*s\" has id %" PRId64 ", outside 0 ... %d",
-                            shown, text, id, FL_TOKEN_ID_LIMIT - 1);
+                            shown, text, id, (int)limit - 1);
     if ((size_t)id < vocabulary->count && vocabulary->tokens[id].present)
         return fl_error_set(error, FL_ERROR_FORMAT,
                             "id %" PRId64 " is given to two tokens, the second is \"%.*s\"", id, shown, text);

@@ -199,10 +199,52 @@ static void test_damaged_files_beside_are_named(void **state) {
     }
 }
 
+/* Steps that multiply a text, and ids far beyond the number of tokens, are refused before memory goes. */
+static void test_growth_and_ids_are_bounded(void **state) {
+    (void)state;
+#define TEN "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaa\"}"
+#define BYTES_AGAIN "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+    static const fl_tokenizer_parts at_open[] = {
+        {.normalizer = "{\"type\": \"Sequence\", \"normalizers\": [" TEN "," TEN "," TEN "," TEN "," TEN "]}",
+         .added_tokens = "[" TOKEN(97, "a", ", \"normalized\": true") "]"},
+        {.vocabulary = ", \"far\": 4000000"},
+        {.added_tokens = "[" TOKEN(4000000, "<s>", "") "]"},
+    };
+    static const fl_tokenizer_parts at_encoding[] = {
+        {.normalizer =
+             "{\"type\": \"Sequence\", \"normalizers\": [" TEN "," TEN "," TEN "," TEN "," TEN "]}"},
+        {.pre_tokenizer =
+             "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN
+             "," BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN
+             "," BYTES_AGAIN "," BYTES_AGAIN "," BYTES_AGAIN "]}"},
+    };
+    fl_tokenizer *tokenizer;
+    fl_error error = {0};
+    for (size_t i = 0; i < sizeof at_open / sizeof at_open[0]; i++) {
+        char *text = fl_tokenizer_json(&at_open[i]);
+        assert_int_not_equal(fl_open_tokenizer_text(text, &tokenizer, &error), FL_OK);
+        if (strstr(error.message, i == 0 ? "make more than" : "has id 4000000, outside") == NULL)
+            fail_msg("case %zu: %s", i, error.message);
+        fl_memory_free(text);
+    }
+    for (size_t i = 0; i < sizeof at_encoding / sizeof at_encoding[0]; i++) {
+        static const char text[] = "a\xC3\xA9 \xE4\xB8\xAD"
+                                   "aaaaaaaaaaaaaaa";
+        int32_t *ids;
+        size_t count;
+        tokenizer = fl_open_tokenizer_parts(&at_encoding[i]);
+        assert_int_equal(fl_tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids, &count, &error),
+                         FL_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, "make more than"));
+        fl_tokenizer_close(tokenizer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_beside_are_read_as_by_autotokenizer),
         cmocka_unit_test(test_damaged_files_beside_are_named),
+        cmocka_unit_test(test_growth_and_ids_are_bounded),
     };
     return cmocka_run_group_tests(tests, fl_test_folder_make, fl_test_folder_remove);
 }
