@@ -96,6 +96,11 @@ bool fl_run_groups_any_seeds(const fl_run_groups *groups) {
     return false;
 }
 
+/* What no seed touches (the full model's figures) differs by rounding at most: that is no spread. */
+static double without_rounding(double sd, double mean) {
+    return sd <= 1e-9 * fabs(mean) ? 0.0 : sd;
+}
+
 fl_run_spread fl_run_spread_of(const double *values, size_t count) {
     fl_run_spread spread = {.n = count, .mean = (double)NAN, .sd = (double)NAN};
     double sum = 0, squares = 0;
@@ -103,7 +108,7 @@ fl_run_spread fl_run_spread_of(const double *values, size_t count) {
     for (size_t i = 0; i < count; i++) sum += values[i];
     spread.mean = sum / (double)count;
     for (size_t i = 0; i < count; i++) squares += (values[i] - spread.mean) * (values[i] - spread.mean);
-    if (count > 1) spread.sd = sqrt(squares / (double)(count - 1));
+    if (count > 1) spread.sd = without_rounding(sqrt(squares / (double)(count - 1)), spread.mean);
     return spread;
 }
 
@@ -126,6 +131,6 @@ fl_run_spread fl_run_group_metric(const fl_run_groups *groups, size_t index, con
         double distance = fl_run_metric_value(run, metric) - spread.mean;
         squares += distance * distance;
     }
-    if (spread.n > 1) spread.sd = sqrt(squares / (double)(spread.n - 1));
+    if (spread.n > 1) spread.sd = without_rounding(sqrt(squares / (double)(spread.n - 1)), spread.mean);
     return spread;
 }

@@ -93,10 +93,10 @@ static void write_share(const fl_run_entry *run, char out[CELL_BYTES]) {
 
 static const summary_column columns[] = {
     {"", "tier", "tier", 10, 3, true, write_tier},
-    {"nMSE", "nMSE", "nMSE", 9, 1, false, write_nmse},
-    {"", "lin. off", "nMSE of linear off", 9, 4, false, write_nmse_off},
-    {"ppl ", "ppl ", "perplexity", 10, 0, false, write_perplexity},
-    {"", "lin. off", "perplexity of linear off", 9, 2, false, write_perplexity_off},
+    {"", "nMSE", "nMSE", 9, 1, false, write_nmse},
+    {"nMSE", "lin. off", "nMSE of linear off", 9, 4, false, write_nmse_off},
+    {"", "ppl ", "perplexity", 10, 0, false, write_perplexity},
+    {"ppl", "lin. off", "perplexity of linear off", 9, 2, false, write_perplexity_off},
     {"", "KL", "KL", 9, 5, false, write_divergence},
     {"agree", "%", "agreement", 6, 6, false, write_agreement},
     {"state", "KiB", "state", 9, 7, false, write_state},
@@ -146,9 +146,7 @@ static void print_label(FILE *stream, const char *label, size_t width) {
 static void print_heading(FILE *stream, const summary_layout *layout, bool second) {
     print_label(stream, second ? "cell" : "", layout->label);
     for (size_t i = 0; i < COLUMNS; i++) {
-        const char *text = second                                             ? columns[i].second
-                           : strcmp(columns[i].first, columns[i].second) == 0 ? ""
-                                                                              : columns[i].first;
+        const char *text = second ? columns[i].second : columns[i].first;
         if (layout->shown[i]) fprintf(stream, columns[i].left ? "%-*s " : "%*s ", columns[i].width, text);
     }
     fputs(second ? " status\n" : "\n", stream);
