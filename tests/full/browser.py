@@ -3,6 +3,37 @@ but the standard library. Pages are opened from files; what they write to the co
 import json, os, pathlib, select, subprocess, tempfile, time
 
 
+# The least contrast of any text of the page, {ratio, text}, and how many texts were seen. Texts on pictures are left out.
+CONTRAST = r"""(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  function rgba(colour) {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return Array.from(canvas.getImageData(0, 0, 1, 1).data);
+  }
+  function behind(element) {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = rgba(getComputedStyle(e).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255, 255];
+  }
+  function light(c) {
+    const [r, g, b] = c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  let worst = {ratio: 21, text: ""}, seen = 0;
+  for (const element of document.body.querySelectorAll("*")) {
+    const own = Array.from(element.childNodes).some(n => n.nodeType === 3 && n.data.trim());
+    if (!own || element.closest("svg, script, style") || element.offsetParent === null) continue;
+    const a = light(rgba(getComputedStyle(element).color)), b = light(behind(element));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    seen++;
+    if (ratio < worst.ratio) worst = {ratio, text: element.textContent.slice(0, 60)};
+  }
+  return {ratio: worst.ratio, text: worst.text, seen};
+})()"""
+
+
 class BrowserError(Exception):
     pass
 
@@ -105,7 +136,7 @@ class Browser:
         return result["result"].get("value")
 
     def press(self, key):
-        code = {"Enter": 13, " ": 32, "Tab": 9}[key]
+        code = {"Enter": 13, " ": 32, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39}[key]
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code={" ": "Space"}.get(key, key),

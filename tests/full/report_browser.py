@@ -3,7 +3,7 @@ sideways scrolling of the page, sorting by mouse and keyboard, the label column 
 the page, readable text in both themes, tables that fit their paper, a PDF.
 usage: report_browser.py PAGE.html FIGURES_FOLDER"""
 import base64, pathlib, sys, urllib.parse
-from browser import Browser
+from browser import CONTRAST, Browser
 
 page, figures = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 faults, checks = [], 0
@@ -15,35 +15,6 @@ def check(is_right, what):
     if not is_right:
         faults.append(what)
 
-
-CONTRAST = r"""(() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  function rgba(colour) {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    return Array.from(canvas.getImageData(0, 0, 1, 1).data);
-  }
-  function behind(element) {
-    for (let e = element; e; e = e.parentElement) {
-      const colour = rgba(getComputedStyle(e).backgroundColor);
-      if (colour[3] === 255) return colour;
-    }
-    return [255, 255, 255, 255];
-  }
-  function light(c) {
-    const [r, g, b] = c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  }
-  let worst = {ratio: 21, text: ""}, seen = 0;
-  for (const element of document.body.querySelectorAll("*")) {
-    const own = Array.from(element.childNodes).some(n => n.nodeType === 3 && n.data.trim());
-    if (!own || element.closest("svg, script, style") || element.offsetParent === null) continue;
-    const a = light(rgba(getComputedStyle(element).color)), b = light(behind(element));
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    seen++;
-    if (ratio < worst.ratio) worst = {ratio, text: element.textContent.slice(0, 60)};
-  }
-  return {ratio: worst.ratio, text: worst.text, seen};
-})()"""
 
 COLUMN = """Array.from(document.querySelector("#runs").parentElement.querySelectorAll("tbody tr"))
   .map(row => row.cells[%d].dataset.v ?? row.cells[%d].textContent)"""

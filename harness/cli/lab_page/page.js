@@ -128,7 +128,7 @@
     var steps = lab.figure(rule, strength(), slider("overlap")), zero = new Array(16).fill(0);
     var at = state.step > 0 ? steps[state.step - 1] : {state: zero, recall: new Array(12).fill(0)};
     var before = state.step > 1 ? steps[state.step - 2].state : zero;
-    var parts = [make("h4", {}, [NAMES[rule]]), make("p", {"class": "equation"}, ["S \u2190 " + EQUATIONS[rule]]), stateTable(rule, at.state, before)];
+    var parts = [make("h3", {}, [NAMES[rule]]), make("p", {"class": "equation"}, ["S \u2190 " + EQUATIONS[rule]]), stateTable(rule, at.state, before)];
     if (isHidden(rule)) {
       parts.push(make("p", {"class": "hidden-recall"}, ["Recall is covered until you have predicted it (above)."]));
     } else {
@@ -272,7 +272,7 @@
       return make("li", {}, [drawn("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"}, [drawn("line", {x1: 0, x2: 34, y1: 6, y2: 6,
         style: "stroke-width:2;stroke:" + series.colour + ";stroke-dasharray:" + (series.dash || "none")})]), series.name]);
     });
-    box.replaceChildren(make("h4", {}, [chart.title]), make("ul", {"class": "names"}, names),
+    box.replaceChildren(make("p", {"class": "title"}, [chart.title]), make("ul", {"class": "names"}, names),
       drawn("svg", {viewBox: "0 0 " + width + " " + height, style: "max-width:" + width + "px", role: "img",
                     "aria-label": chart.title + " over " + chart.x.label + "; the numbers are in the table"}, parts));
   }
@@ -318,7 +318,7 @@
     var mark = {at: d, text: "n = d"};
     showChart(byId("accuracy-chart"), {title: "Accuracy of recall", x: x, mark: mark, series: series("accuracy"),
       y: {low: 0, high: 1, log: false, text: function (v) { return v.toFixed(2); }}});
-    var line = {name: "(n \u2212 1) / d", colour: "var(--ink)", dash: "1 4", points: points.map(function (p) { return [p.pairs, (p.pairs - 1) / d]; })};
+    var line = {name: "(n \u2212 1) / d, keys that share nothing", colour: "var(--ink)", dash: "1 4", points: points.map(function (p) { return [p.pairs, (p.pairs - 1) / d]; })};
     var largest = Math.max.apply(null, series("recall_error").concat([line]).map(function (s) {
       return Math.max.apply(null, s.points.map(function (p) { return p[1]; }));
     }));
@@ -333,11 +333,14 @@
         return row;
       })));
     var at = points.filter(function (p) { return p.pairs === checks.pairs; })[0];
+    var shared = checks.options.concentration;
     byId("check-3-words").textContent = "At n = " + checks.pairs + ", n / d = " + fixed(checks.pairs / d, 2) + ": plain accumulation recalls " +
-        fixed(100 * at.linear.accuracy, 1) + " % with error " + short(at.linear.recall_error) + " (expected " + short((checks.pairs - 1) / d) +
-        "), the delta rule " + fixed(100 * at.delta.accuracy, 1) + " % with error " + short(at.delta.recall_error) +
-        ". The fixed size of the state is the limit of both. For random keys that are written once, every erase of the delta rule also takes a part of " +
-        "older values with it, so it favours what came last.";
+        fixed(100 * at.linear.accuracy, 1) + " % with error " + short(at.linear.recall_error) +
+        (shared === 0 ? " (expected " + short((checks.pairs - 1) / d) + ")" : "") + ", the delta rule " + fixed(100 * at.delta.accuracy, 1) +
+        " % with error " + short(at.delta.recall_error) + ". The fixed size of the state is the limit of both. " + (shared === 0
+        ? "For random keys that are written once, every erase of the delta rule also takes a part of older values with it, so it favours what came last."
+        : "Keys share a direction here: under plain accumulation every value piles up along it, and the error grows with n; the delta rule takes away what " +
+          "lies there before it writes.");
   }
   function showChecks() {
     if (checks === null) return;
@@ -349,7 +352,7 @@
   /* A part at a time, so that the page stays alive; a later order ends an earlier one. */
   function runChecks() {
     var mine = ++ticket;
-    var options = {dimension: number("dimension"), trials: number("trials"), seed: number("seed"), concentration: 0};
+    var options = {dimension: number("dimension"), trials: number("trials"), seed: number("seed"), concentration: number("concentration")};
     var given = {gate: number("check-gate"), gateRest: number("check-gate-rest"), beta: number("check-beta")};
     var pairs = number("pairs"), counts = countsFor(pairs, options.dimension);
     var result = {options: options, pairs: pairs, capacity: []};
@@ -375,7 +378,8 @@
         }
         checks = result;
         byId("check-progress").hidden = true;
-        byId("check-status").textContent = "Done: n = " + pairs + ", d = " + options.dimension + ", seed " + options.seed + ", " + options.trials +
+        byId("check-status").textContent = "Done: n = " + pairs + ", d = " + options.dimension + ", seed " + options.seed +
+            (options.concentration > 0 ? ", keys that share a direction (" + options.concentration + ")" : "") + ", " + options.trials +
             (options.trials === 1 ? " trial." : " trials.");
         showChecks();
         done(true);
