@@ -59,12 +59,6 @@ static bool has_diverged(const fl_run_entry *run, const char *task, char detail[
     return run->diverged;
 }
 
-static bool is_older(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
-    (void)task;
-    if (run->older) snprintf(detail, DETAIL_BYTES, "%s", run->changed);
-    return run->older;
-}
-
 static bool never_reached(const fl_run_entry *run, const char *task, char detail[DETAIL_BYTES]) {
     (void)detail;
     double share = task != NULL ? task_metric(run, "tasks", task, "linear_share")
@@ -161,26 +155,49 @@ static void check_set(page *p) {
     }
 }
 
-/* The warnings in the run files, each once with its runs. */
-static fl_status check_recorded(page *p, fl_error *error) {
-    const fl_run_set *set = p->set;
-    fl_warned *rows = NULL;
+/* Texts that runs have, each once behind `headline`, with its runs. */
+static fl_status check_texts(page *p, const char *headline, const fl_warned *rows, fl_error *error) {
     fl_warning_group *groups = NULL;
-    size_t count = 0;
-    FL_TRY(FL_ALLOCATE(&rows, set->count, error));
-    for (size_t i = 0; i < set->count; i++)
-        rows[i] = (fl_warned){set->runs[i].label, set->runs[i].warnings, set->runs[i].warning_count};
-    fl_status status = fl_run_warnings_group(rows, set->count, &groups, &count, error);
+    size_t count = 0, all = p->set->count;
+    FL_TRY(fl_run_warnings_group(rows, all, &groups, &count, error));
     for (size_t g = 0; g < count; g++) {
         open_item(p);
+        fputs(headline, p->stream);
         fl_html_text(p->stream, groups[g].text);
-        for (size_t i = 0; i < groups[g].count && groups[g].count < set->count; i++) {
+        for (size_t i = 0; i < groups[g].count && groups[g].count < all; i++) {
             fputs(i == 0 ? " (" : "; ", p->stream);
             fl_html_text(p->stream, rows[groups[g].cells[i]].label);
         }
-        fputs(groups[g].count < set->count ? ").</li>\n" : " (all runs).</li>\n", p->stream);
+        fputs(groups[g].count < all ? ").</li>\n" : " (all runs).</li>\n", p->stream);
     }
     fl_run_warnings_release(groups, count);
+    return FL_OK;
+}
+
+/* The warnings in the run files. */
+static fl_status check_recorded(page *p, fl_error *error) {
+    fl_warned *rows = NULL;
+    FL_TRY(FL_ALLOCATE(&rows, p->set->count, error));
+    for (size_t i = 0; i < p->set->count; i++) {
+        const fl_run_entry *run = &p->set->runs[i];
+        rows[i] = (fl_warned){run->label, run->warnings, run->warning_count};
+    }
+    fl_status status = check_texts(p, "", rows, error);
+    fl_memory_free(rows);
+    return status;
+}
+
+static fl_status check_older(page *p, fl_error *error) {
+    fl_warned *rows = NULL;
+    FL_TRY(FL_ALLOCATE(&rows, p->set->count, error));
+    for (size_t i = 0; i < p->set->count; i++) {
+        const fl_run_entry *run = &p->set->runs[i];
+        rows[i] = (fl_warned){run->label, &run->changed, run->older ? 1 : 0};
+    }
+    fl_status status = check_texts(
+        p,
+        "Older: measured by other code than that of the program which made this page; what differs: ", rows,
+        error);
     fl_memory_free(rows);
     return status;
 }
@@ -234,9 +251,7 @@ fl_status fl_report_warnings_write(const fl_run_set *set, FILE *stream, fl_error
     check_set(&p);
     status = check_recorded(&p, error);
     if (status == FL_OK) status = check_twins(&p, error);
-    check(&p, is_older, NULL,
-          "Older: measured by other code than that of the program which made this page; what "
-          "differs");
+    if (status == FL_OK) status = check_older(&p, error);
     check(&p, has_diverged, NULL, "Diverged (figures that are not finite are the result)");
     check(&p, never_reached, NULL,
           "No scored token of the evaluation text had a context that reached the linear state, which was not "
