@@ -186,9 +186,9 @@ void fl_run_reporter_group(fl_run_reporter *reporter, size_t index, const fl_cel
                             cell->changed != NULL ? "changed: " : "--rerun",
                             cell->changed != NULL ? cell->changed : "");
     }
-    fl_run_reporter_failures(reporter);
     fl_console_note(console, "%s, %zu sequences, %zu tokens: %zu cells to measure, %zu kept from before",
                     group->bench.model->path, group->text.sequences.count, group->text.tokens, pending, kept);
+    fl_run_reporter_failures(reporter);
     if (elsewhere > 0) fl_console_note(console, "%zu cells are running elsewhere", elsewhere);
     count_cells(reporter);
     estimate_time(reporter, index, group, pending);
@@ -200,13 +200,12 @@ static void list_cells(const fl_cell_list *list, fl_cell_state state) {
     }
 }
 
-/* Labels only where they tell the cells from the others: why is said above. */
+/* Why was said where they failed, and where all did it is the last word; else which they are. */
 static void say_failed(const fl_cell_list *list, const char *command, size_t failed) {
-    if (failed == 0) return;
-    const bool all = failed == list->count;
-    fprintf(stderr, "frostline %s: %zu of %zu cells failed%s\n", command, failed, list->count,
-            all ? "; why is said above" : " (why is said above):");
-    if (!all) list_cells(list, FL_CELL_FAILED);
+    if (failed == 0 || failed == list->count) return;
+    fprintf(stderr, "frostline %s: %zu of %zu cells failed (why is said above):\n", command, failed,
+            list->count);
+    list_cells(list, FL_CELL_FAILED);
 }
 
 static void say_left(const fl_run_reporter *reporter, const char *command, size_t left) {

@@ -3,22 +3,21 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/memory_limit.h"
 #include "harness/measure/text_source.h"
 
 static size_t widen_budget(const fl_workbench *bench) {
     if (bench->widen_memory > 0.0)
         return bench->widen_memory < 1e12 ? (size_t)(bench->widen_memory * 1048576.0) : SIZE_MAX;
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page_bytes <= 0) return SIZE_MAX;
+    const size_t limit = fl_memory_limit();
+    if (limit == SIZE_MAX) return SIZE_MAX;
     const fl_checkpoint *checkpoint = bench->model->checkpoint;
     size_t bytes = 0;
     for (size_t i = 0; i < fl_checkpoint_file_count(checkpoint); i++)
         bytes += fl_checkpoint_file_bytes(checkpoint, i);
-    return fl_compute_widen_budget((size_t)pages * (size_t)page_bytes, bytes,
-                                   fl_model_parameter_count(bench->model));
+    return fl_compute_widen_budget(limit, bytes, fl_model_parameter_count(bench->model));
 }
 
 fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error *error) {

@@ -118,7 +118,7 @@ typedef struct fl_compute_options {
     size_t widen_budget_bytes;  /* how much memory widened weights may take together; SIZE_MAX = no limit */
 } fl_compute_options;
 
-/* Bytes that widened weights may take on a machine with so much memory: half of it, or less where the file itself is large:
+/* Bytes that widened weights may take where there is so much memory (base/memory_limit.h): half of it, or less where the file itself is large:
  * widened weights and the part of the file that every product still reads should not take more than four fifths together, or
  * it is read from the disk each time. */
 size_t fl_compute_widen_budget(size_t memory, size_t file_bytes, size_t parameters);

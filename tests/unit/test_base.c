@@ -13,6 +13,7 @@
 
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
+#include "harness/base/memory_limit.h"
 #include "harness/base/random.h"
 #include "harness/base/scratch_file.h"
 #include "harness/base/status.h"
@@ -202,8 +203,45 @@ static void test_random_numbers_have_their_moments_and_repeat(void **state) {
     for (int i = 0; i < 1000; i++) assert_true(fl_random_below(&a, 7) < 7);
 }
 
+/* Memory limit. */
+
+static void write_inside(const char *root, const char *path, const char *text) {
+    char command[1024];
+    snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s%s')\" && printf '%s' > '%s%s'", root, path,
+             text, root, path);
+    assert_int_equal(fl_run_command(command, NULL), 0);
+}
+
+static void test_the_memory_limit_is_the_smallest_of_the_groups(void **state) {
+    (void)state;
+    const char *root = fl_temporary_directory();
+    assert_true(fl_memory_limit_of_groups(root) == SIZE_MAX); /* no groups at all */
+    write_inside(root, "/proc/self/cgroup", "0::/job/step\\n");
+    write_inside(root, "/sys/fs/cgroup/job/step/memory.max", "max\\n");
+    assert_true(fl_memory_limit_of_groups(root) == SIZE_MAX);
+    write_inside(root, "/sys/fs/cgroup/job/memory.max", "419430400\\n"); /* the job's, above its step */
+    assert_true(fl_memory_limit_of_groups(root) == 419430400);
+    write_inside(root, "/sys/fs/cgroup/job/step/memory.max", "1000000\\n");
+    assert_true(fl_memory_limit_of_groups(root) == 1000000);
+    write_inside(root, "/proc/self/cgroup", "5:cpu,cpuacct:/\\n4:memory:/a\\n0::/\\n"); /* both hierarchies */
+    write_inside(root, "/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2000000\\n");
+    assert_true(fl_memory_limit_of_groups(root) == 2000000);
+    write_inside(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                 "9223372036854771712\\n"); /* v1 for none */
+    assert_true(fl_memory_limit_of_groups(root) == 2000000);
+    write_inside(root, "/proc/self/cgroup",
+                 "0::/../elsewhere\\n"); /* a container's view: only the mount counts */
+    write_inside(root, "/sys/fs/cgroup/memory.max", "3000000\\n");
+    assert_true(fl_memory_limit_of_groups(root) == 3000000);
+    write_inside(root, "/proc/self/cgroup", "no such line\\n");
+    assert_true(fl_memory_limit_of_groups(root) == SIZE_MAX);
+    assert_true(fl_memory_limit() > 0);
+    fl_temporary_remove(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_memory_limit_is_the_smallest_of_the_groups),
         cmocka_unit_test(test_error_keeps_the_place_when_context_is_added),
         cmocka_unit_test(test_error_message_is_cut_not_overrun),
         cmocka_unit_test(test_memory_is_aligned_zeroed_and_checked),
