@@ -140,6 +140,8 @@ def sliders_and_fields():
         browser.ask(f'document.getElementById("{name}").focus()')
         browser.press("ArrowLeft")
         check(text(effect) != before and text(f"#{name}-value") != value, f"slider {name} does nothing")
+    check(browser.ask('document.getElementById("context").getAttribute("aria-valuetext")') == text("#context-value") + " tokens",
+          "the context's slider says its exponent")
     for name in browser.ask('Array.from(document.querySelectorAll("#shape input[type=number]")).map(e => e.id)'):
         before = text("#cost-table")
         browser.ask(f"""(() => {{ const e = document.getElementById("{name}"); e.value = Number(e.value) + 1;

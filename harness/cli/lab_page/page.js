@@ -437,6 +437,7 @@
   function showCost() {
     var shape = shapeNow(), context = contextNow(), all = costOf(shape, shape.layers, context), none = costOf(shape, 0, context);
     byId("context-value").textContent = short(context);
+    byId("context").setAttribute("aria-valuetext", short(context) + " tokens");
     byId("cost-table").replaceChildren(table("One sequence of " + short(context) + " tokens", ["model", "cache", "states", "together", "FLOPs a new token"],
       kindsOf(shape).map(function (kind) {
         var cost = costOf(shape, kind[1], context);
