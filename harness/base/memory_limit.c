@@ -54,7 +54,8 @@ size_t fl_memory_limit_of_groups(const char *root) {
         *controllers++ = *group++ = '\0';
         bool unified = controllers[0] == '\0';
         bool memory = false;
-        for (char *word = strtok(controllers, ","); word != NULL; word = strtok(NULL, ","))
+        char *rest = NULL;
+        for (char *word = strtok_r(controllers, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest))
             memory = memory || strcmp(word, "memory") == 0;
         if (!unified && !memory) continue;
         snprintf(mount, sizeof mount, "%.3000s/sys/fs/cgroup%s", root, unified ? "" : "/memory");

@@ -18,7 +18,7 @@ typedef struct fl_checkpoint fl_checkpoint;
 
 typedef enum fl_checkpoint_format { FL_CHECKPOINT_SAFETENSORS = 0, FL_CHECKPOINT_GGUF } fl_checkpoint_format;
 
-/* One tensor as listed by the file. `readable` is false for types this build cannot widen (K-quants, integers
+/* One tensor as listed by the file. `readable` is false for types this build cannot widen (codebook types, integers
  * ...): the entry is listed, `type_name` says what it is, and `bytes` points to its stored bytes;
  * fl_checkpoint_find refuses it. Then tensor.type may be FL_DTYPE_COUNT, and a rank above FL_TENSOR_MAX_RANK
  * is folded into the slowest axis. */

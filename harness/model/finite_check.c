@@ -8,10 +8,16 @@
 #include "harness/base/memory.h"
 #include "harness/model/architecture.h"
 
-/* Of the types whose blocks begin with float16 scales: how many. Their codes are small integers, so that a
- * block is finite when its scales are. */
-static const size_t scales[FL_DTYPE_COUNT] = {
-    [FL_DTYPE_Q4_0] = 1, [FL_DTYPE_Q4_1] = 2, [FL_DTYPE_Q5_0] = 1, [FL_DTYPE_Q5_1] = 2, [FL_DTYPE_Q8_0] = 1};
+/* The float16 scales of a block: where the first lies, and how many there are. Codes and the scales of parts
+ * are small integers, so that a block is finite when these are. */
+static const struct {
+    size_t offset, count;
+} scales[FL_DTYPE_COUNT] = {
+    [FL_DTYPE_Q4_0] = {0, 1},   [FL_DTYPE_Q4_1] = {0, 2}, [FL_DTYPE_Q5_0] = {0, 1},
+    [FL_DTYPE_Q5_1] = {0, 2},   [FL_DTYPE_Q8_0] = {0, 1}, [FL_DTYPE_Q2_K] = {80, 2},
+    [FL_DTYPE_Q3_K] = {108, 1}, [FL_DTYPE_Q4_K] = {0, 2}, [FL_DTYPE_Q5_K] = {0, 2},
+    [FL_DTYPE_Q6_K] = {208, 1},
+};
 
 /* 1 when one of `count` numbers of two bytes has the exponent of NaN and infinities. */
 static unsigned any_half(const unsigned char *bytes, size_t count, size_t stride, uint16_t exponent) {
@@ -56,8 +62,9 @@ static bool suspicious(const fl_tensor *tensor, size_t stored_row, float *widene
     default:
         break;
     }
-    for (size_t s = 0; s < scales[tensor->type]; s++) found |= any_half(bytes + 2 * s, blocks, block, 0x7c00);
-    if (scales[tensor->type] > 0) return found != 0;
+    for (size_t s = 0; s < scales[tensor->type].count; s++)
+        found |= any_half(bytes + scales[tensor->type].offset + 2 * s, blocks, block, 0x7c00);
+    if (scales[tensor->type].count > 0) return found != 0;
     fl_tensor_widen_row(tensor, stored_row, widened);
     return first_not_finite(widened, tensor->columns) < tensor->columns;
 }

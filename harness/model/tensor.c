@@ -6,7 +6,7 @@
 
 #include "harness/model/stored_type.h"
 
-enum { LARGEST_BLOCK = 32 };
+enum { LARGEST_BLOCK = 256 };
 
 const char *fl_dtype_name(fl_dtype type) {
     return fl_stored_type_of_dtype(type)->name;
@@ -136,12 +136,107 @@ static void widen_q8_0(const unsigned char *bytes, size_t blocks, float *out) {
     }
 }
 
+/* K-quants: blocks of 256 in parts of 16 or 32, each part with a small integer scale (and minimum) of its own
+ * below the block's. The formats are ggml's; products are taken in its order, so that values are equal bit
+ * for bit. */
+
+static unsigned low_bits(unsigned char byte, unsigned shift, unsigned bits) {
+    return ((unsigned)byte >> shift) & ((1u << bits) - 1u);
+}
+
+/* [16] scale and minimum in a byte, [64] codes of two bits, scale, minimum. */
+static void widen_q2_k(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 84) {
+        const unsigned char *scales = bytes, *codes = bytes + 16;
+        float scale = load_half(bytes + 80), minimum = load_half(bytes + 82);
+        for (int part = 0; part < 16; part++) {
+            int half = part / 8, shift = part % 8 / 2 * 2, from = half * 32 + part % 2 * 16;
+            float of_part = scale * (float)(scales[part] & 15), least = minimum * (float)(scales[part] >> 4);
+            for (int j = 0; j < 16; j++)
+                *out++ = of_part * (float)low_bits(codes[from + j], (unsigned)shift, 2) - least;
+        }
+    }
+}
+
+/* [32] high bits, [64] codes of two bits, [12] sixteen scales of six bits, scale. */
+static void widen_q3_k(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 110) {
+        const unsigned char *high = bytes, *codes = bytes + 32, *packed = bytes + 96;
+        float scale = load_half(bytes + 108);
+        for (int part = 0; part < 16; part++) {
+            unsigned low = part < 8 ? packed[part] & 15u : packed[part - 8] >> 4;
+            unsigned top = low_bits(packed[8 + part % 4], (unsigned)(part / 4 * 2), 2);
+            float of_part = scale * (float)((int)(low | top << 4) - 32);
+            int half = part / 8, plane = part / 2, from = part % 2 * 16;
+            for (int j = 0; j < 16; j++) {
+                int code = (int)low_bits(codes[half * 32 + from + j], (unsigned)(plane % 4 * 2), 2);
+                *out++ = of_part * (float)(code - (high[from + j] >> plane & 1 ? 0 : 4));
+            }
+        }
+    }
+}
+
+/* Scale and minimum of part 0 .. 7, six bits each, out of twelve bytes. */
+static void unpack_part(const unsigned char *packed, int part, unsigned *scale, unsigned *minimum) {
+    if (part < 4) {
+        *scale = packed[part] & 63u;
+        *minimum = packed[part + 4] & 63u;
+    } else {
+        *scale = (packed[part + 4] & 15u) | (unsigned)(packed[part - 4] >> 6) << 4;
+        *minimum = (unsigned)(packed[part + 4] >> 4) | (unsigned)(packed[part] >> 6) << 4;
+    }
+}
+
+/* scale, minimum, [12] parts, with five bits [32] of the highest, [128] nibbles. */
+static void widen_k_nibbles(const unsigned char *bytes, const unsigned char *high, const unsigned char *codes,
+                            float *out) {
+    float scale = load_half(bytes), minimum = load_half(bytes + 2);
+    for (int part = 0; part < 8; part++) {
+        unsigned of_part, least;
+        unpack_part(bytes + 4, part, &of_part, &least);
+        float by = scale * (float)of_part, from = minimum * (float)least;
+        for (int j = 0; j < 32; j++) {
+            unsigned code = low_bits(codes[part / 2 * 32 + j], part % 2 == 0 ? 0 : 4, 4);
+            if (high != NULL) code |= low_bits(high[j], (unsigned)part, 1) << 4;
+            *out++ = by * (float)code - from;
+        }
+    }
+}
+
+static void widen_q4_k(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 144, out += 256)
+        widen_k_nibbles(bytes, NULL, bytes + 16, out);
+}
+
+static void widen_q5_k(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 176, out += 256)
+        widen_k_nibbles(bytes, bytes + 16, bytes + 48, out);
+}
+
+/* [128] low nibbles, [64] high pairs of bits, [16] signed scales, scale. */
+static void widen_q6_k(const unsigned char *bytes, size_t blocks, float *out) {
+    for (size_t i = 0; i < blocks; i++, bytes += 210) {
+        const unsigned char *low = bytes, *high = bytes + 128;
+        float scale = load_half(bytes + 208);
+        for (int j = 0; j < 256; j++) {
+            int half = j / 128, plane = j % 128 / 32, within = j % 32;
+            int8_t of_part;
+            memcpy(&of_part, bytes + 192 + j / 16, 1);
+            unsigned code = low_bits(low[half * 64 + plane % 2 * 32 + within], plane < 2 ? 0 : 4, 4) |
+                            low_bits(high[half * 32 + within], (unsigned)(plane * 2), 2) << 4;
+            *out++ = scale * (float)of_part * (float)((int)code - 32);
+        }
+    }
+}
+
 typedef void (*widen_blocks)(const unsigned char *bytes, size_t blocks, float *out);
 
 static const widen_blocks wideners[FL_DTYPE_COUNT] = {
     [FL_DTYPE_F32] = widen_f32,   [FL_DTYPE_F16] = widen_f16,   [FL_DTYPE_BF16] = widen_bf16,
     [FL_DTYPE_Q4_0] = widen_q4_0, [FL_DTYPE_Q4_1] = widen_q4_1, [FL_DTYPE_Q5_0] = widen_q5_0,
-    [FL_DTYPE_Q5_1] = widen_q5_1, [FL_DTYPE_Q8_0] = widen_q8_0,
+    [FL_DTYPE_Q5_1] = widen_q5_1, [FL_DTYPE_Q8_0] = widen_q8_0, [FL_DTYPE_Q2_K] = widen_q2_k,
+    [FL_DTYPE_Q3_K] = widen_q3_k, [FL_DTYPE_Q4_K] = widen_q4_k, [FL_DTYPE_Q5_K] = widen_q5_k,
+    [FL_DTYPE_Q6_K] = widen_q6_k,
 };
 
 /* Where the converter put index `wanted` of Hugging Face's order: within a head of d, element j of half h is

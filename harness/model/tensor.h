@@ -20,6 +20,11 @@ typedef enum fl_dtype {
     FL_DTYPE_Q5_0,
     FL_DTYPE_Q5_1,
     FL_DTYPE_Q8_0,
+    FL_DTYPE_Q2_K,
+    FL_DTYPE_Q3_K,
+    FL_DTYPE_Q4_K,
+    FL_DTYPE_Q5_K,
+    FL_DTYPE_Q6_K,
     FL_DTYPE_COUNT
 } fl_dtype;
 

@@ -56,8 +56,10 @@ static fl_tensor random_tensor(fl_random *random, fl_dtype type, size_t rows, si
         for (size_t i = 0; i < rows * columns; i++) ((float *)data)[i] = (float)fl_random_normal(random);
         return tensor;
     }
-    bool has_minimum = type == FL_DTYPE_Q4_1 || type == FL_DTYPE_Q5_1;
-    for (size_t i = 0; i < bytes; i += step) {
+    size_t scales[FL_DTYPE_COUNT] = {[FL_DTYPE_Q2_K] = 80, [FL_DTYPE_Q3_K] = 108, [FL_DTYPE_Q6_K] = 208};
+    bool has_minimum = type == FL_DTYPE_Q4_1 || type == FL_DTYPE_Q5_1 || type == FL_DTYPE_Q2_K ||
+                       type == FL_DTYPE_Q4_K || type == FL_DTYPE_Q5_K;
+    for (size_t i = scales[type]; i < bytes; i += step) {
         data[i + 1] = (unsigned char)((data[i + 1] & 0x83) | 0x2c); /* exponent near 2^-4 */
         if (has_minimum) data[i + 3] = (unsigned char)((data[i + 3] & 0x83) | 0x2c);
         if (type == FL_DTYPE_BF16) data[i + 1] = (unsigned char)((data[i + 1] & 0x80) | 0x3e);
@@ -106,7 +108,8 @@ static void test_linear_and_embed_for_every_stored_type_widened_and_streamed(voi
     fl_random_seed(&random, 32, 0);
     fl_worst_reset();
     for (int type = 0; type < FL_DTYPE_COUNT; type++) {
-        fl_tensor tensor = random_tensor(&random, (fl_dtype)type, 333, 96);
+        fl_tensor tensor = random_tensor(&random, (fl_dtype)type, 333,
+                                         fl_dtype_block_elements((fl_dtype)type) > 96 ? 256 : 96);
         fl_compute *widened = backend(2, SIZE_MAX), *streamed = backend(2, 0);
         check_weight(widened, &tensor, &random);
         check_weight(streamed, &tensor, &random);

@@ -14,7 +14,7 @@
 #include "tests/support/checkpoint_builder.h"
 #include "tests/support/fixture.h"
 
-enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, BF16 = 30 };
+enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q8_K = 15, BF16 = 30 };
 
 static void assert_refused(const char *path, fl_status status, const char *first, const char *second) {
     fl_checkpoint *checkpoint = NULL;
@@ -147,14 +147,14 @@ static void test_arrays_give_their_elements(void **state) {
     fl_gguf_close(gguf);
 }
 
-/* Two Q8_0 rows, a vector with padding behind it, a listed-only K-quant. */
+/* Two Q8_0 rows, a vector with padding behind it, a listed-only type. */
 static void build_small(fl_bytes *out, size_t alignment, uint32_t stated_alignment) {
     fl_bytes pairs = {0};
-    static unsigned char rows[2 * 34] = {0x00, 0x3c, 1, 2, 3}, super[144];
+    static unsigned char rows[2 * 34] = {0x00, 0x3c, 1, 2, 3}, super[292];
     static const float vector[3] = {1.0f, 2.0f, 3.0f};
     const fl_gguf_build_tensor tensors[] = {{"rows", Q8_0, 2, {2, 32}, rows, sizeof rows},
                                             {"vector", F32, 1, {3}, vector, sizeof vector},
-                                            {"super", Q4_K, 2, {1, 256}, super, sizeof super},
+                                            {"super", Q8_K, 2, {1, 256}, super, sizeof super},
                                             {"cube", F32, 3, {1, 3, 1}, vector, sizeof vector}};
     fl_gguf_add_string(&pairs, "general.architecture", "llama");
     size_t count = 1;
@@ -192,7 +192,7 @@ static void test_tensors_are_listed_with_reversed_dimensions(void **state) {
         fl_tensor_widen_row(&tensor, 0, row);
         assert_true(row[0] == 1.0f && row[2] == 3.0f);
         assert_int_equal(fl_checkpoint_find(checkpoint, "super", &tensor, &error), FL_ERROR_UNSUPPORTED);
-        assert_non_null(strstr(error.message, "tensor super has type Q4_K"));
+        assert_non_null(strstr(error.message, "tensor super has type Q8_K"));
         const fl_checkpoint_entry *cube = fl_checkpoint_lookup(checkpoint, "cube");
         assert_true(cube->tensor.rank == 3 && cube->tensor.shape[1] == 3 && cube->tensor.rows == 3);
         fl_checkpoint_close(checkpoint);

@@ -545,13 +545,13 @@ static void test_gguf_tensors_are_checked_like_the_others(void **state) {
     assert_refused(path, FL_ERROR_FORMAT, "tensor blk.0.attn_q.weight is missing",
                    "blk.0.attn_qkv.weight is not part of");
     snprintf(tensors.names[3], sizeof tensors.names[3], "blk.0.attn_q.weight");
-    /* A K-quant where a weight is needed: named with its type. */
-    tensors.tensors[0].type = 12;
+    /* A type that no file should hold where a weight is needed: named. */
+    tensors.tensors[0].type = 15;
     tensors.tensors[0].shape[0] = VOCABULARY * MODEL / 256;
     tensors.tensors[0].shape[1] = 256;
-    tensors.tensors[0].bytes = VOCABULARY * MODEL / 256 * 144;
+    tensors.tensors[0].bytes = VOCABULARY * MODEL / 256 * 292;
     assert_refused(write_gguf(&tensors, "quant.gguf", "llama"), FL_ERROR_UNSUPPORTED,
-                   "tensor token_embd.weight has type Q4_K, which is not supported", "quant.gguf");
+                   "tensor token_embd.weight has type Q8_K, which is not supported", "quant.gguf");
     release_gguf(&tensors);
     release(&source);
 }
@@ -814,23 +814,26 @@ static void test_weights_that_are_not_finite_are_a_damaged_model(void **state) {
     release(&source);
 }
 
-/* Two rows of 64 in each stored type; bits: of the last number, or of the last block's last scale. */
+/* Two rows in each stored type; bits: of the last number, or of the last block's last scale. */
 static void test_the_finite_check_knows_every_stored_type(void **state) {
     (void)state;
     built_model source;
     build_llama(&source, true);
     fl_model *model = open_good(write_model(&source, "types", tied_config));
     for (fl_dtype type = FL_DTYPE_F32; type < FL_DTYPE_COUNT; type++) {
-        unsigned char bytes[2 * MODEL * sizeof(float)] = {0};
+        enum { COLUMNS = 256 };
+        unsigned char bytes[2 * COLUMNS * sizeof(float)] = {0};
         const bool plain = fl_dtype_block_elements(type) == 1;
-        size_t block = fl_dtype_block_bytes(type), total = 2 * fl_dtype_row_bytes(type, MODEL);
+        size_t block = fl_dtype_block_bytes(type), total = 2 * fl_dtype_row_bytes(type, COLUMNS);
         fl_tensor *tensor = &model->layers[1].value;
-        *tensor = (fl_tensor){bytes, type, 2, {2, MODEL}, 2, MODEL, 0, "value"};
+        *tensor = (fl_tensor){bytes, type, 2, {2, COLUMNS}, 2, COLUMNS, 0, "value"};
         assert_int_equal(fl_model_check_finite(model, NULL), FL_OK);
         const unsigned char bits[2] = {type == FL_DTYPE_F32 || type == FL_DTYPE_BF16 ? 0x80 : 0x00,
                                        type == FL_DTYPE_F32 || type == FL_DTYPE_BF16 ? 0x7f : 0x7c};
-        size_t scales = type == FL_DTYPE_Q4_1 || type == FL_DTYPE_Q5_1 ? 2 : 1;
-        memcpy(bytes + (plain ? total - 2 : total - block + 2 * (scales - 1)), bits, 2);
+        const size_t last[FL_DTYPE_COUNT] = {
+            [FL_DTYPE_Q4_1] = 2, [FL_DTYPE_Q5_1] = 2, [FL_DTYPE_Q2_K] = 82, [FL_DTYPE_Q3_K] = 108,
+            [FL_DTYPE_Q4_K] = 2, [FL_DTYPE_Q5_K] = 2, [FL_DTYPE_Q6_K] = 208};
+        memcpy(bytes + (plain ? total - 2 : total - block + last[type]), bits, 2);
         assert_damaged(model, "tensor value");
         assert_damaged(model, "row 1");
     }

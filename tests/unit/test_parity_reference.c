@@ -147,12 +147,56 @@ static void test_half_precision_checkpoints_of_the_pack_match(void **state) {
     compare_checkpoint(__func__, true, "llama_f16", 11);
 }
 
+/* Files of several types, as they are published: logits of a float64 pass on the widened weights. */
+static void test_models_of_k_quants_match(void **state) {
+    (void)state;
+    static const char *const mixes[] = {"Q2_K",   "Q3_K_S", "Q3_K_M", "Q4_K_S",
+                                        "Q4_K_M", "Q5_K_M", "Q6_K",   "Q8_0"};
+    static const double ROUNDED = 3e-4; /* float32 against float64, and the stored logits' step of 2^-14 */
+    fl_worst_reset();
+    for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) {
+        char relative[96];
+        snprintf(relative, sizeof relative, "reference2/gguf/models/%s.safetensors", mixes[i]);
+        const char *path = fl_pack_path(relative);
+        if (path == NULL) fl_fixture_skip(__func__, "reference2 pack");
+        fl_checkpoint *reference = NULL;
+        assert_int_equal(fl_checkpoint_open(path, &reference, NULL), FL_OK);
+        snprintf(relative, sizeof relative, "reference2/gguf/models/%s.gguf", mixes[i]);
+        fl_test_network under_test = fl_test_network_open(fl_pack_path(relative), 0);
+        size_t tokens = 0, places = 0, count = 0, vocabulary = under_test.model->config.vocabulary;
+        int32_t *ids = fl_fixture_integers(reference, "input_ids", &tokens);
+        int32_t *positions = fl_fixture_integers(reference, "positions", &places);
+        double *expected = fl_fixture_doubles(reference, "logits", &count, NULL);
+        assert_int_equal(count, places * vocabulary);
+        float *hidden = NULL, *logits = NULL;
+        fl_session *session = NULL;
+        assert_int_equal(FL_ALLOCATE(&hidden, tokens * under_test.model->config.model_dim, NULL), FL_OK);
+        assert_int_equal(FL_ALLOCATE(&logits, tokens * vocabulary, NULL), FL_OK);
+        assert_int_equal(fl_session_create(under_test.network, NULL, &session, NULL), FL_OK);
+        assert_int_equal(fl_session_forward(session, ids, tokens, NULL, hidden, NULL, NULL), FL_OK);
+        fl_network_logits(under_test.network, tokens, hidden, logits);
+        for (size_t p = 0; p < places; p++)
+            fl_assert_near(logits + (size_t)positions[p] * vocabulary, expected + p * vocabulary, vocabulary,
+                           ROUNDED, mixes[i]);
+        fl_session_destroy(session);
+        fl_memory_free(hidden);
+        fl_memory_free(logits);
+        fl_memory_free(expected);
+        fl_memory_free(positions);
+        fl_memory_free(ids);
+        fl_test_network_close(&under_test);
+        fl_checkpoint_close(reference);
+    }
+    printf("worst: K-quants %.2g\n", fl_worst_reset());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_with_grouped_queries_matches_in_the_fixture),
         cmocka_unit_test(test_qwen3_with_query_key_norm_matches_in_the_fixture),
         cmocka_unit_test(test_checkpoints_of_the_pack_match),
         cmocka_unit_test(test_half_precision_checkpoints_of_the_pack_match),
+        cmocka_unit_test(test_models_of_k_quants_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

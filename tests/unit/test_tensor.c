@@ -4,12 +4,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "harness/model/checkpoint.h"
 #include "harness/model/stored_type.h"
 #include "harness/model/tensor.h"
+#include "tests/support/fixture.h"
 
 /* IEEE half precision by its definition. */
 static double half_value(uint16_t code) {
@@ -141,7 +144,7 @@ static void test_every_code_of_q8_0(void **state) {
 
 static void test_rows_begin_where_the_type_says(void **state) {
     (void)state;
-    enum { ROWS = 5, COLUMNS = 64 };
+    enum { ROWS = 5, COLUMNS = 256 };
     for (int type = 0; type < FL_DTYPE_COUNT; type++) {
         size_t row_bytes = fl_dtype_row_bytes((fl_dtype)type, COLUMNS);
         assert_int_equal(row_bytes, COLUMNS / fl_dtype_block_elements((fl_dtype)type) *
@@ -175,7 +178,7 @@ static void interleave(const unsigned char *from, unsigned char *to, size_t head
 
 static void test_interleaved_rows_come_back_in_their_order(void **state) {
     (void)state;
-    enum { HEADS = 3, HALF = 5, ROWS = HEADS * 2 * HALF, COLUMNS = 32 };
+    enum { HEADS = 3, HALF = 5, ROWS = HEADS * 2 * HALF, COLUMNS = 256 };
     for (int type = 0; type < FL_DTYPE_COUNT; type++) {
         size_t unit = fl_dtype_row_bytes((fl_dtype)type, COLUMNS);
         unsigned char plain[ROWS * COLUMNS * 4], stored[sizeof plain];
@@ -250,6 +253,38 @@ static void test_the_type_table_holds_the_published_sizes(void **state) {
     assert_null(fl_stored_type_of_safetensors("F7"));
 }
 
+/* ggml's own values, bit for bit: usual rows, edge cases (zeros, a constant, 1e-8, all negative ...), a
+ * tensor of rank 3. */
+static void test_k_quants_widen_to_the_published_values(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"};
+    static const char *const names[] = {"usual.weight", "edges.weight", "stack.weight"};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        char path[96];
+        fl_checkpoint *stored = NULL, *expected = NULL;
+        snprintf(path, sizeof path, "reference2/gguf/types/%s.gguf", kinds[k]);
+        assert_int_equal(fl_checkpoint_open(fl_fixture_path(path), &stored, NULL), FL_OK);
+        snprintf(path, sizeof path, "reference2/gguf/types/%s.safetensors", kinds[k]);
+        assert_int_equal(fl_checkpoint_open(fl_fixture_path(path), &expected, NULL), FL_OK);
+        for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+            fl_tensor tensor, reference;
+            float found[512], wanted[512];
+            assert_int_equal(fl_checkpoint_find(stored, names[n], &tensor, NULL), FL_OK);
+            assert_int_equal(fl_checkpoint_find(expected, names[n], &reference, NULL), FL_OK);
+            assert_string_equal(fl_dtype_name(tensor.type), kinds[k]);
+            assert_true(tensor.rows == reference.rows && tensor.columns == reference.columns &&
+                        tensor.columns <= 512);
+            for (size_t row = 0; row < tensor.rows; row++) {
+                fl_tensor_widen_row(&tensor, row, found);
+                fl_tensor_widen_row(&reference, row, wanted);
+                assert_memory_equal(found, wanted, tensor.columns * sizeof(float));
+            }
+        }
+        fl_checkpoint_close(stored);
+        fl_checkpoint_close(expected);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_half_precision_code_is_exact),
@@ -259,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_interleaved_rows_come_back_in_their_order),
         cmocka_unit_test(test_interleaved_biases_come_back_in_their_order),
         cmocka_unit_test(test_the_type_table_holds_the_published_sizes),
+        cmocka_unit_test(test_k_quants_widen_to_the_published_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
