@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "harness/base/memory.h"
+#include "harness/store/folder.h"
 
 static void release(fl_output_file *file) {
     fl_memory_free(file->path);
@@ -28,9 +29,22 @@ done:
     return status;
 }
 
+/* EINVAL: a file system without sync. */
+static int sync_stream(FILE *stream) {
+    return fsync(fileno(stream)) == 0 || errno == EINVAL ? 0 : -1;
+}
+
+static fl_status sync_folder_of(const char *path, fl_error *error) {
+    char *folder = NULL;
+    FL_TRY(fl_folder_of(path, &folder, error));
+    fl_status status = fl_folder_sync(folder, error);
+    fl_memory_free(folder);
+    return status;
+}
+
 fl_status fl_output_file_close(fl_output_file *file, fl_error *error) {
     errno = 0;
-    int bad = fflush(file->stream) != 0 || ferror(file->stream);
+    int bad = fflush(file->stream) != 0 || ferror(file->stream) || sync_stream(file->stream) != 0;
     int cause = errno;
     if (fclose(file->stream) != 0 && !bad) bad = 1, cause = errno;
     if (!bad && rename(file->temporary, file->path) != 0) bad = 1, cause = errno;
@@ -39,6 +53,8 @@ fl_status fl_output_file_close(fl_output_file *file, fl_error *error) {
         status = fl_error_set(error, fl_status_of_write(cause), "%s: %s", file->path,
                               cause != 0 ? strerror(cause) : "write failed");
         unlink(file->temporary);
+    } else {
+        status = sync_folder_of(file->path, error);
     }
     release(file);
     return status;

@@ -12,7 +12,7 @@ typedef struct fl_output_file {
 } fl_output_file;
 
 fl_status fl_output_file_open(const char *path, fl_output_file *out, fl_error *error);
-/* Renames to the final name, or deletes and reports when any write failed. *file is empty whatever happens.
+/* Syncs and renames to the final name, or deletes and reports when any write failed. *file is empty whatever happens.
  */
 fl_status fl_output_file_close(fl_output_file *file, fl_error *error);
 /* Deletes what was written. An empty *file is fine. */

@@ -1,5 +1,7 @@
 #include "harness/store/run_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,28 +13,46 @@
 #include "harness/store/hdf5_error.h"
 
 enum { MAX_RANK = 4, DEFLATE_LEVEL = 4, MAX_CHUNK_BYTES = 1 << 20, MAX_TEXT_BYTES = 1 << 28 };
+enum { MEMORY_STEP_BYTES = 1 << 20 };
 
 struct fl_run_file {
-    hid_t file;
+    hid_t file;     /* in memory until it is committed: HDF5 meets no full or failing disk */
+    int descriptor; /* of the temporary file */
     char *temporary, *final;
 };
 
 static void release(fl_run_file *file) {
+    if (file->file >= 0) H5Fclose(file->file);
+    if (file->descriptor >= 0) close(file->descriptor);
     fl_memory_free(file->temporary);
     fl_memory_free(file->final);
     fl_memory_free(file);
 }
 
 /* Objects carry no times, so that the same run writes the same bytes. */
-static hid_t create_hdf5(const char *path) {
+static hid_t create_in_memory(const char *path) {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE), file = H5I_INVALID_HID;
     if (access >= 0 && creation >= 0 && H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0 &&
+        H5Pset_fapl_core(access, MEMORY_STEP_BYTES, false) >= 0 &&
         H5Pset_obj_track_times(creation, false) >= 0) {
         file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
     }
     fl_hdf5_close(access);
     fl_hdf5_close(creation);
     return file;
+}
+
+/* The name is taken at once: no permission or no room for it is known before anything is computed. */
+static fl_status open_temporary(fl_run_file *file, fl_error *error) {
+    file->descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->descriptor < 0) {
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot create the file: %s",
+                            file->temporary, strerror(errno));
+    }
+    file->file = create_in_memory(file->temporary);
+    if (file->file >= 0) return FL_OK;
+    unlink(file->temporary);
+    return fl_hdf5_error(error, FL_ERROR_IO, file->temporary, NULL, "create the file");
 }
 
 fl_status fl_run_file_create_at(const char *path, fl_run_file **out, fl_error *error) {
@@ -46,13 +66,13 @@ fl_status fl_run_file_create_at(const char *path, fl_run_file **out, fl_error *e
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&file, 1, error));
     file->file = H5I_INVALID_HID;
+    file->descriptor = -1;
     FL_TRY_DONE(status, fl_folder_of(path, &directory, error));
     FL_TRY_DONE(status, fl_folder_create(directory, error));
     FL_TRY_DONE(status, fl_memory_copy_string(&file->final, path, error));
     FL_TRY_DONE(status, fl_folder_format(&file->temporary, error, "%s/.%s.part-%ld", directory, name,
                                          (long)getpid()));
-    file->file = create_hdf5(file->temporary);
-    if (file->file < 0) status = fl_hdf5_error(error, FL_ERROR_IO, file->temporary, NULL, "create the file");
+    status = open_temporary(file, error);
 done:
     fl_memory_free(directory);
     if (status != FL_OK && file != NULL)
@@ -361,19 +381,56 @@ fl_status fl_run_file_set_integer(fl_run_file *file, const char *path, const cha
     return set_number(file, path, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value, error);
 }
 
+/* *image = fl_memory block: the bytes of the HDF5 file. */
+static fl_status take_image(fl_run_file *file, unsigned char **image, size_t *bytes, fl_error *error) {
+    ssize_t needed = -1;
+    if (H5Fflush(file->file, H5F_SCOPE_GLOBAL) >= 0) needed = H5Fget_file_image(file->file, NULL, 0);
+    if (needed < 0) return failed(file, NULL, "finish the file", error);
+    *bytes = (size_t)needed;
+    FL_TRY(FL_ALLOCATE(image, *bytes, error));
+    if (H5Fget_file_image(file->file, *image, *bytes) == needed) return FL_OK;
+    return failed(file, NULL, "finish the file", error);
+}
+
+static fl_status write_image(const fl_run_file *file, const unsigned char *image, size_t bytes,
+                             fl_error *error) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t step = write(file->descriptor, image + done, bytes - done);
+        if (step < 0 && errno == EINTR) continue;
+        if (step <= 0) {
+            int cause = step < 0 ? errno : EIO;
+            return fl_error_set(error, fl_status_of_write(cause), "%s: cannot write: %s", file->final,
+                                strerror(cause));
+        }
+        done += (size_t)step;
+    }
+    return FL_OK;
+}
+
+/* Network file systems may say only when a file is closed that there was no room. */
+static fl_status close_temporary(fl_run_file *file, fl_error *error) {
+    int closed = close(file->descriptor);
+    file->descriptor = -1;
+    if (closed == 0) return FL_OK;
+    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot close: %s", file->final,
+                        strerror(errno));
+}
+
 fl_status fl_run_file_commit(fl_run_file *file, fl_error *error) {
-    fl_status status = FL_OK;
-    if (H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0) status = failed(file, NULL, "flush", error);
-    if (H5Fclose(file->file) < 0 && status == FL_OK) status = failed(file, NULL, "close", error);
+    unsigned char *image = NULL;
+    size_t bytes = 0;
+    fl_status status = take_image(file, &image, &bytes, error);
+    if (status == FL_OK) status = write_image(file, image, bytes, error);
+    if (status == FL_OK) status = close_temporary(file, error);
     if (status == FL_OK) status = fl_folder_publish(file->temporary, file->final, error);
     if (status != FL_OK) unlink(file->temporary);
+    fl_memory_free(image);
     release(file);
     return status;
 }
 
 void fl_run_file_discard(fl_run_file *file) {
     if (file == NULL) return;
-    H5Fclose(file->file);
     unlink(file->temporary);
     release(file);
 }

@@ -1,7 +1,7 @@
 /* Run file: one HDF5 file per cell, `<directory>/<run-id>.h5`.
  *
- * Written to a temporary name in the same directory, closed, synced and renamed: a file with the final name
- * is complete. Every dataset carries units and a description, is chunked, shuffled, deflated and checksummed
+ * Built in memory, then written to a temporary name in the same directory, synced and renamed: a file with the
+ * final name is complete, and a full or failing disk is an error of the commit, not HDF5's to handle. Every dataset carries units and a description, is chunked, shuffled, deflated and checksummed
  * (single values excepted). Strings are UTF-8: of fixed width in datasets, variable in
  * attributes. h5py, h5dump and pandas read it without help. The
  * schema is described in results/README.md. */
@@ -50,7 +50,7 @@ fl_status fl_run_file_set_number(fl_run_file *file, const char *path, const char
 fl_status fl_run_file_set_integer(fl_run_file *file, const char *path, const char *name, int64_t value,
                                   fl_error *error);
 
-/* Closes, syncs and renames; *file is gone whatever happens. */
+/* Writes, syncs and renames; *file is gone whatever happens. */
 fl_status fl_run_file_commit(fl_run_file *file, fl_error *error);
 /* Closes and deletes the temporary file. NULL is fine. */
 void fl_run_file_discard(fl_run_file *file);
