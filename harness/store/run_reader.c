@@ -3,6 +3,7 @@
 #include <hdf5.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness/base/memory.h"
@@ -12,18 +13,24 @@
 enum { MAX_RANK = 4 };
 static const size_t max_elements = (size_t)1 << 31; /* 16 GiB of float64 */
 
+/* Deflate packs at most 1032 bytes into one. */
+static const size_t max_expansion = 1100;
+
 struct fl_run_reader {
     hid_t file;
+    size_t bytes; /* of the file */
     char *name;
 };
 
 fl_status fl_run_reader_open(const char *path, fl_run_reader **out, fl_error *error) {
     *out = NULL;
     fl_hdf5_be_silent();
-    if (access(path, R_OK) != 0)
+    struct stat found;
+    if (access(path, R_OK) != 0 || stat(path, &found) != 0)
         return fl_error_set(error, FL_ERROR_IO, "%s: cannot be read, or is not there", path);
     fl_run_reader *reader = NULL;
     FL_TRY(FL_ALLOCATE(&reader, 1, error));
+    reader->bytes = (size_t)found.st_size;
     fl_status status = fl_memory_copy_string(&reader->name, path, error);
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
     if (status == FL_OK) {
@@ -48,6 +55,13 @@ void fl_run_reader_close(fl_run_reader *reader) {
     fl_memory_free(reader);
 }
 
+/* Run files have hard links only: others may lead into any file that the reader can open. */
+static bool is_own_link(hid_t file, const char *path) {
+    H5L_info_t info;
+    return H5Lexists(file, path, H5P_DEFAULT) > 0 && H5Lget_info(file, path, &info, H5P_DEFAULT) >= 0 &&
+           info.type == H5L_TYPE_HARD;
+}
+
 int fl_run_reader_has(fl_run_reader *reader, const char *path) {
     if (strcmp(path, "/") == 0) return 1;
     char part[1024];
@@ -57,7 +71,7 @@ int fl_run_reader_has(fl_run_reader *reader, const char *path) {
         if (path[i] != '/' && path[i] != '\0') continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (H5Lexists(reader->file, part, H5P_DEFAULT) <= 0) return 0;
+        if (!is_own_link(reader->file, part)) return 0;
     }
     return H5Oexists_by_name(reader->file, path, H5P_DEFAULT) > 0;
 }
@@ -70,12 +84,60 @@ static fl_status refuse(const fl_run_reader *reader, const char *path, const cha
     return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s: %s", reader->name, path, what);
 }
 
+static bool has_known_filters(hid_t creation) {
+    int count = H5Pget_nfilters(creation);
+    for (int i = 0; i < count; i++) {
+        unsigned flags = 0, setting = 0;
+        size_t values = 0;
+        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &values, NULL, 0, NULL, &setting);
+        if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32)
+            return false;
+    }
+    return count >= 0;
+}
+
+/* Whether the values can have come out of what the file stores for them. */
+static bool is_covered(const fl_run_reader *reader, hid_t dataset) {
+    hid_t space = H5Dget_space(dataset), type = H5Dget_type(dataset);
+    hssize_t elements = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+    size_t width = type >= 0 ? H5Tget_size(type) : 0;
+    hsize_t stored = H5Dget_storage_size(dataset);
+    fl_hdf5_close(type);
+    fl_hdf5_close(space);
+    if (elements <= 0) return elements == 0;
+    size_t most = stored < reader->bytes ? (size_t)stored : reader->bytes;
+    return width > 0 && (size_t)elements <= most * max_expansion / width;
+}
+
+/* Values lie in the file itself, packed by filters that run files have. */
+static fl_status check_storage(const fl_run_reader *reader, const char *path, hid_t dataset,
+                               fl_error *error) {
+    hid_t creation = H5Dget_create_plist(dataset);
+    const char *fault = NULL;
+    if (creation < 0)
+        fault = "cannot say how it is stored";
+    else if (H5Pget_layout(creation) == H5D_VIRTUAL || H5Pget_external_count(creation) != 0)
+        fault = "its values lie in another file, which is not followed";
+    else if (!has_known_filters(creation))
+        fault = "it is packed by a filter that run files do not have";
+    else if (!is_covered(reader, dataset))
+        fault = "its shape says more values than the file can hold";
+    fl_hdf5_close(creation);
+    return fault == NULL ? FL_OK : refuse(reader, path, fault, error);
+}
+
 static fl_status open_dataset(fl_run_reader *reader, const char *path, hid_t *dataset, fl_error *error) {
     if (!fl_run_reader_has(reader, path)) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: there is no %s", reader->name, path);
     }
     *dataset = H5Dopen2(reader->file, path, H5P_DEFAULT);
-    return *dataset >= 0 ? FL_OK : failed(reader, path, "open the dataset", error);
+    if (*dataset < 0) return failed(reader, path, "open the dataset", error);
+    fl_status status = check_storage(reader, path, *dataset, error);
+    if (status != FL_OK) {
+        fl_hdf5_close(*dataset);
+        *dataset = H5I_INVALID_HID;
+    }
+    return status;
 }
 
 /* Rank, shape and number of elements, at most `limit`; shape has room for MAX_RANK. */

@@ -526,6 +526,50 @@ static void test_h5dump_reads_it_without_help(void **state) {
     fl_temporary_remove(directory);
 }
 
+static hid_t add_dataset(hid_t file, const char *name, hsize_t count, hid_t creation) {
+    hid_t space = H5Screate_simple(1, &count, NULL);
+    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    return creation;
+}
+
+static void expect_refusal(fl_run_reader *reader, const char *path, fl_status status, const char *text) {
+    double *data = NULL;
+    fl_error error = {0};
+    assert_int_equal(fl_run_reader_doubles(reader, path, &data, NULL, NULL, &error), status);
+    if (strstr(error.message, text) == NULL) fail_msg("%s", error.message);
+    assert_null(data);
+}
+
+/* A stranger's file leads to other files, or says more than it holds. */
+static void test_a_file_neither_leads_elsewhere_nor_says_more_than_it_holds(void **state) {
+    (void)state;
+    const char *directory = fl_temporary_directory();
+    write_sample(directory, "a");
+    write_sample(directory, "b");
+    hid_t file = H5Fopen(path_in(directory, "a.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+    hid_t outside = H5Pcreate(H5P_DATASET_CREATE), late = H5Pcreate(H5P_DATASET_CREATE);
+    hsize_t chunk = 1024;
+    assert_true(H5Pset_external(outside, "/etc/passwd", 0, 80) >= 0);
+    assert_true(H5Pset_chunk(late, 1, &chunk) >= 0);
+    H5Pclose(add_dataset(file, "/outside", 10, outside));
+    H5Pclose(add_dataset(file, "/huge", (hsize_t)1 << 30, late));
+    assert_true(H5Lcreate_external(path_in(directory, "b.h5"), "/floats", file, "/linked", H5P_DEFAULT,
+                                   H5P_DEFAULT) >= 0);
+    assert_true(H5Lcreate_soft("/linked", file, "/soft", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    H5Fclose(file);
+    fl_run_reader *reader = NULL;
+    OK(fl_run_reader_open(path_in(directory, "a.h5"), &reader, &problem));
+    expect_refusal(reader, "/outside", FL_ERROR_FORMAT, "/outside: its values lie in another file");
+    expect_refusal(reader, "/huge", FL_ERROR_FORMAT, "/huge: its shape says more values than the file");
+    expect_refusal(reader, "/linked", FL_ERROR_ARGUMENT, "there is no /linked");
+    expect_refusal(reader, "/soft", FL_ERROR_ARGUMENT, "there is no /soft");
+    fl_run_reader_close(reader);
+    fl_temporary_remove(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_read_back),
@@ -540,6 +584,7 @@ int main(void) {
         cmocka_unit_test(test_missing_foreign_and_truncated_files_are_told_apart),
         cmocka_unit_test(test_a_file_cut_anywhere_is_refused),
         cmocka_unit_test(test_a_flipped_bit_in_the_numbers_is_noticed),
+        cmocka_unit_test(test_a_file_neither_leads_elsewhere_nor_says_more_than_it_holds),
         cmocka_unit_test(test_a_lock_is_explained),
         cmocka_unit_test(test_a_full_disk_leaves_nothing_behind),
         cmocka_unit_test(test_chunks_and_filters_are_as_promised),
