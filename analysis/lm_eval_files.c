@@ -17,7 +17,8 @@
 
 enum { TIME_BYTES = 32 };
 
-/* Runs of characters that a file name should not hold become "__", as lm-evaluation-harness does it. What only leads there
+/* Runs of characters that a file name should not hold become "__", as lm-evaluation-harness does it. What
+ * only leads there
  * ("/", "./", "../") is left out: the name of a folder that begins with a dot would be hidden. */
 static fl_status sanitise(const char *name, char **out, fl_error *error) {
     static const char bad[] = "\"<>:/|\\?*[]";
@@ -135,7 +136,7 @@ static fl_status write_run_into(const fl_run_entry *run, fl_run_reader *reader, 
     char *path = NULL;
     snprintf(stamp, sizeof stamp, "%s", time != NULL ? time : "unknown");
     for (char *c = stamp; *c != '\0'; c++) {
-        if (*c == ':') *c = '-';
+        if (*c == ':' || *c == '/') *c = '-';
         if (*c == 'Z') *c = '\0';
     }
     FL_TRY(fl_folder_create(folder, error));
@@ -213,7 +214,7 @@ static fl_status write_run(const fl_run_entry *run, const char *folder, fl_text_
     fl_document *document = NULL;
     fl_run_reader *reader = NULL;
     fl_lm_eval_task *tasks = NULL;
-    char *model = NULL, *time = NULL, *safe = NULL, *own = NULL;
+    char *model = NULL, *time = NULL, *safe = NULL, *id = NULL, *own = NULL;
     fl_status status = FL_OK;
     FL_TRY(fl_run_reader_open(run->path, &reader, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&tasks, run->task_count, error));
@@ -223,7 +224,8 @@ static fl_status write_run(const fl_run_entry *run, const char *folder, fl_text_
     model = provenance_text(reader, "model");
     time = provenance_text(reader, "finished");
     FL_TRY_DONE(status, sanitise(model != NULL ? model : "model", &safe, error));
-    FL_TRY_DONE(status, fl_folder_format(&own, error, "%s/%s__%s", folder, safe, run->run_id));
+    FL_TRY_DONE(status, sanitise(run->run_id, &id, error));
+    FL_TRY_DONE(status, fl_folder_format(&own, error, "%s/%s__%s", folder, safe, id));
     status = write_run_into(run, reader, tasks, own, model, time, error);
 done:
     for (size_t t = 0; tasks != NULL && t < run->task_count; t++) fl_lm_eval_task_release(&tasks[t]);
@@ -233,6 +235,7 @@ done:
     fl_memory_free(model);
     fl_memory_free(time);
     fl_memory_free(safe);
+    fl_memory_free(id);
     fl_memory_free(own);
     fl_run_reader_close(reader);
     return status;

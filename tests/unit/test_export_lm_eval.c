@@ -193,12 +193,38 @@ static void test_samples_are_those_of_lm_evaluation_harness(void **state) {
         "assert compared == 10, compared\n");
 }
 
+/* Its run_id is x/../../../../../escaped/y. */
+static void test_a_run_id_from_a_file_does_not_leave_the_folder(void **state) {
+    (void)state;
+    char arguments[2048];
+    snprintf(arguments, sizeof arguments, "export tests/fixtures/run_files/traversal.h5 --lm-eval %s",
+             fl_inside("a/b/c"));
+    fl_expect(0, arguments, "1 runs written", NULL);
+    assert_int_equal(fl_shell(NULL, "test ! -e %s", fl_inside("escaped")), 0);
+    assert_int_equal(fl_shell(NULL, "ls %s/*/results_*.json", fl_inside("a/b/c")), 0);
+}
+
+/* External storage, 2^31 values in 8 kB, an empty array beside full ones. */
+static void test_strangers_files_are_reported_without_what_they_point_at(void **state) {
+    (void)state;
+    static const char *const names[] = {"read-passwd", "huge", "overread"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char arguments[2048];
+        snprintf(arguments, sizeof arguments, "report tests/fixtures/run_files/%s.h5 --out %s", names[i],
+                 fl_inside("page.html"));
+        fl_expect(0, arguments, "page.html", NULL);
+        assert_int_equal(fl_shell(NULL, "! grep -q root:x: %s", fl_inside("page.html")), 0);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fl_test_folder_make, fl_test_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_texts_and_hashes_follow_the_stated_rules),
         TEST(test_data_that_changed_or_went_leave_null_and_a_note),
+        TEST(test_a_run_id_from_a_file_does_not_leave_the_folder),
+        TEST(test_strangers_files_are_reported_without_what_they_point_at),
         TEST(test_samples_are_those_of_lm_evaluation_harness),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
