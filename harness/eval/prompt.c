@@ -194,10 +194,12 @@ fl_status fl_shots_start(fl_shot_source *source, fl_shot_rule rule, size_t shots
                          const fl_task_data *set, size_t subject, fl_error *error) {
     const fl_task_subject *of = &set->subjects[subject];
     const bool evaluated = of->shot_count == 0 && rule == FL_SHOTS_SAMPLED;
+    const fl_task_document *items =
+        evaluated ? set->documents.items : set->pool.items; /* NULL: a task without a pool */
     *source = (fl_shot_source){
         .rule = rule,
         .shots = rule == FL_SHOTS_NONE ? 0 : shots,
-        .pool = evaluated ? set->documents.items + of->first : set->pool.items + of->shot_first,
+        .pool = items == NULL ? NULL : items + (evaluated ? of->first : of->shot_first),
         .pool_count = evaluated ? of->count : of->shot_count,
         .pool_is_evaluated = evaluated,
     };
