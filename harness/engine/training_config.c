@@ -19,12 +19,12 @@ static const char *const order_names[] = {"shuffled", "sequential", NULL};
 #define NUMBER(name, text, low, high, what)                                                                  \
     {                                                                                                        \
         .key = #name, .type = FL_OPTION_NUMBER, .offset = offsetof(fl_train_config, name),                   \
-        .default_text = text, .minimum = low, .maximum = high, .help = what                                  \
+        .default_text = (text), .minimum = (low), .maximum = (high), .help = (what)                          \
     }
 #define SIZE(name, text, low, high, of, what)                                                                \
     {                                                                                                        \
         .key = #name, .type = FL_OPTION_SIZE, .offset = offsetof(fl_train_config, name),                     \
-        .default_text = text, .minimum = low, .maximum = high, .help = what, .unit = of                      \
+        .default_text = (text), .minimum = (low), .maximum = (high), .help = (what), .unit = (of)            \
     }
 
 static const fl_option train_options[] = {

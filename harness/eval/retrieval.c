@@ -294,9 +294,8 @@ static fl_status make_variables(maker *make, size_t units, fl_error *error) {
     make->prompt->new_tokens = 30;
     return FL_TEXT_ADD(
         make->text, error, "Question: Find all variables that are assigned the value ", value,
-        " in the text above. Answer: According to the chain(s) of variable assignment in the text "
-        "above, 5 variables are assigned the value ",
-        value, ", they are:");
+        " in the text above. Answer: According to the chain(s) of variable assignment in the text ",
+        "above, 5 variables are assigned the value ", value, ", they are:");
 }
 
 static void shuffle(fl_random *random, size_t *values, size_t count) {
