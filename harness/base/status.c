@@ -38,6 +38,11 @@ fl_status fl_status_of_write(int error_number) {
     return disk ? FL_ERROR_DISK : FL_ERROR_IO;
 }
 
+const char *fl_disk_explanation(int error_number) {
+    if (error_number == ENOSPC) return ". The disk is full";
+    return error_number == EDQUOT ? ". The quota of the disk is used up" : "";
+}
+
 const char *fl_status_name(fl_status status) {
     switch (status) {
     case FL_OK:

@@ -40,6 +40,8 @@ fl_status fl_error_prepend(fl_error *error, fl_status status, const char *format
 
 /* Of a failed write: FL_ERROR_DISK for ENOSPC, EDQUOT and EIO, else FL_ERROR_IO. */
 fl_status fl_status_of_write(int error_number);
+/* What stands behind strerror's words: ". The disk is full", ". The quota of the disk is used up", or nothing. */
+const char *fl_disk_explanation(int error_number);
 
 /* "ok", "argument", "io", ... for logs and run files. */
 const char *fl_status_name(fl_status status);

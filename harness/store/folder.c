@@ -50,8 +50,8 @@ fl_status fl_folder_check_writable(const char *path, fl_error *error) {
     if (descriptor >= 0) unlink(name);
     fl_memory_free(name);
     if (written) return FL_OK;
-    return fl_error_set(error, fl_status_of_write(cause), "%s: cannot be written to: %s", path,
-                        strerror(cause));
+    return fl_error_set(error, fl_status_of_write(cause), "%s: cannot be written to: %s%s", path,
+                        strerror(cause), fl_disk_explanation(cause));
 }
 
 fl_status fl_folder_of(const char *path, char **out, fl_error *error) {
@@ -83,7 +83,8 @@ fl_status fl_folder_sync(const char *path, fl_error *error) {
     int cause = errno;
     close(descriptor);
     if (failed)
-        return fl_error_set(error, fl_status_of_write(cause), "%s: cannot sync: %s", path, strerror(cause));
+        return fl_error_set(error, fl_status_of_write(cause), "%s: cannot sync: %s%s", path, strerror(cause),
+                            fl_disk_explanation(cause));
     return FL_OK;
 }
 

@@ -30,7 +30,8 @@ static fl_status journal_path(const char *directory, const char *run_id, char **
 }
 
 static fl_status io_error(const char *path, const char *verb, fl_error *error) {
-    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot %s: %s", path, verb, strerror(errno));
+    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot %s: %s%s", path, verb, strerror(errno),
+                        fl_disk_explanation(errno));
 }
 
 /* Whole content of an open file. */

@@ -46,8 +46,8 @@ static hid_t create_in_memory(const char *path) {
 static fl_status open_temporary(fl_run_file *file, fl_error *error) {
     file->descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file->descriptor < 0) {
-        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot create the file: %s",
-                            file->temporary, strerror(errno));
+        return fl_error_set(error, fl_status_of_write(errno), "%s: cannot create the file: %s%s",
+                            file->temporary, strerror(errno), fl_disk_explanation(errno));
     }
     file->file = create_in_memory(file->temporary);
     if (file->file >= 0) return FL_OK;
@@ -399,8 +399,8 @@ static fl_status write_image(const fl_run_file *file, const unsigned char *image
         if (step < 0 && errno == EINTR) continue;
         if (step <= 0) {
             int cause = step < 0 ? errno : EIO;
-            return fl_error_set(error, fl_status_of_write(cause), "%s: cannot write: %s", file->final,
-                                strerror(cause));
+            return fl_error_set(error, fl_status_of_write(cause), "%s: cannot write: %s%s", file->final,
+                                strerror(cause), fl_disk_explanation(cause));
         }
         done += (size_t)step;
     }
@@ -412,8 +412,8 @@ static fl_status close_temporary(fl_run_file *file, fl_error *error) {
     int closed = close(file->descriptor);
     file->descriptor = -1;
     if (closed == 0) return FL_OK;
-    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot close: %s", file->final,
-                        strerror(errno));
+    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot close: %s%s", file->final,
+                        strerror(errno), fl_disk_explanation(errno));
 }
 
 fl_status fl_run_file_commit(fl_run_file *file, fl_error *error) {

@@ -42,7 +42,8 @@ static fl_status path_of(const char *directory, const char *run_id, const char *
 }
 
 static fl_status io_error(const char *path, const char *verb, fl_error *error) {
-    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot %s: %s", path, verb, strerror(errno));
+    return fl_error_set(error, fl_status_of_write(errno), "%s: cannot %s: %s%s", path, verb, strerror(errno),
+                        fl_disk_explanation(errno));
 }
 
 static fl_status exists(const char *directory, const char *run_id, const char *ending, bool *out,

@@ -1,4 +1,5 @@
 /* The floor everything stands on: errors, memory, threads, hash, random numbers. */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +41,15 @@ static void test_error_message_is_cut_not_overrun(void **state) {
     fl_error_prepend(&error, FL_ERROR_IO, "%s", text);
     assert_int_equal(strlen(error.message), FL_ERROR_MESSAGE_BYTES - 1);
     free(text);
+}
+
+static void test_a_full_disk_is_called_so(void **state) {
+    (void)state;
+    assert_int_equal(fl_status_of_write(ENOSPC), FL_ERROR_DISK);
+    assert_int_equal(fl_status_of_write(EACCES), FL_ERROR_IO);
+    assert_string_equal(fl_disk_explanation(ENOSPC), ". The disk is full");
+    assert_string_equal(fl_disk_explanation(EDQUOT), ". The quota of the disk is used up");
+    assert_string_equal(fl_disk_explanation(EIO), "");
 }
 
 static void test_memory_is_aligned_zeroed_and_checked(void **state) {
@@ -244,6 +254,7 @@ int main(void) {
         cmocka_unit_test(test_the_memory_limit_is_the_smallest_of_the_groups),
         cmocka_unit_test(test_error_keeps_the_place_when_context_is_added),
         cmocka_unit_test(test_error_message_is_cut_not_overrun),
+        cmocka_unit_test(test_a_full_disk_is_called_so),
         cmocka_unit_test(test_memory_is_aligned_zeroed_and_checked),
         cmocka_unit_test(test_memory_hook_fails_the_nth_allocation_once),
         cmocka_unit_test(test_threads_run_every_item_once),
