@@ -57,6 +57,7 @@ void fl_run_file_discard(fl_run_file *file);
 
 /* Reading back (plots, exports, inspect, resume). */
 typedef struct fl_run_reader fl_run_reader;
+/* FORMAT also for a file on which HDF5 itself crashes: a child process reads it first, once a process and version of the file. */
 fl_status fl_run_reader_open(const char *path, fl_run_reader **out, fl_error *error);
 void fl_run_reader_close(fl_run_reader *reader);
 /* *data = fl_memory block of float64 whatever the stored number type; shape has room for 4. FL_ERROR_ARGUMENT

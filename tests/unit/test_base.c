@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "harness/base/child.h"
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/base/memory_limit.h"
@@ -50,6 +52,23 @@ static void test_a_full_disk_is_called_so(void **state) {
     assert_string_equal(fl_disk_explanation(ENOSPC), ". The disk is full");
     assert_string_equal(fl_disk_explanation(EDQUOT), ". The quota of the disk is used up");
     assert_string_equal(fl_disk_explanation(EIO), "");
+}
+
+static void ends_well(void *context) {
+    *(int *)context = 7; /* the child's copy */
+}
+
+static void crashes(void *context) {
+    (void)context;
+    raise(SIGSEGV);
+}
+
+static void test_a_crash_in_a_child_is_told_and_costs_nothing(void **state) {
+    (void)state;
+    int value = 3;
+    assert_int_equal(fl_child_signal(ends_well, &value, 60), 0);
+    assert_int_equal(value, 3);
+    assert_int_equal(fl_child_signal(crashes, NULL, 60), SIGSEGV);
 }
 
 static void test_memory_is_aligned_zeroed_and_checked(void **state) {
@@ -255,6 +274,7 @@ int main(void) {
         cmocka_unit_test(test_error_keeps_the_place_when_context_is_added),
         cmocka_unit_test(test_error_message_is_cut_not_overrun),
         cmocka_unit_test(test_a_full_disk_is_called_so),
+        cmocka_unit_test(test_a_crash_in_a_child_is_told_and_costs_nothing),
         cmocka_unit_test(test_memory_is_aligned_zeroed_and_checked),
         cmocka_unit_test(test_memory_hook_fails_the_nth_allocation_once),
         cmocka_unit_test(test_threads_run_every_item_once),

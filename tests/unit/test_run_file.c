@@ -570,6 +570,24 @@ static void test_a_file_neither_leads_elsewhere_nor_says_more_than_it_holds(void
     fl_temporary_remove(directory);
 }
 
+/* Each ends HDF5 1.10 by SIGSEGV where it is opened; another version may read it, or refuse it. */
+static void test_files_that_crash_hdf5_are_damaged_files(void **state) {
+    (void)state;
+    static const char *const names[] = {"crash-open", "crash-list", "crash-read"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char relative[64];
+        snprintf(relative, sizeof relative, "run_files/%s.h5", names[i]);
+        fl_run_reader *reader = NULL;
+        fl_error error = {0};
+        if (fl_run_reader_open(fl_fixture_path(relative), &reader, &error) == FL_OK) {
+            fl_run_reader_close(reader);
+            continue;
+        }
+        assert_int_equal(error.status, FL_ERROR_FORMAT);
+        assert_non_null(strstr(error.message, names[i]));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_read_back),
@@ -590,6 +608,7 @@ int main(void) {
         cmocka_unit_test(test_chunks_and_filters_are_as_promised),
         cmocka_unit_test(test_h5py_reads_it_without_help),
         cmocka_unit_test(test_h5dump_reads_it_without_help),
+        cmocka_unit_test(test_files_that_crash_hdf5_are_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
