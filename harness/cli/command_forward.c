@@ -9,6 +9,7 @@
 #include "harness/cli/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/cli/linearised.h"
+#include "harness/cli/positionals.h"
 #include "harness/cli/workbench.h"
 #include "harness/config/experiment.h"
 #include "harness/engine/session.h"
@@ -264,11 +265,6 @@ static const fl_flag flags[] = {
     {0},
 };
 
-static const fl_positional positionals[] = {
-    {.name = "MODEL", .kind = FL_VALUE_FILE, .help = "a .gguf file or a Hugging Face folder"},
-    {0},
-};
-
 static const fl_example examples[] = {
     {.line = "frostline forward models/smollm2-135m.gguf --text datasets/reading.txt --out pass.h5",
      .what = "logits and hidden states of the frozen model"},
@@ -280,7 +276,7 @@ static const fl_example examples[] = {
 const fl_command fl_command_forward = {
     .name = "forward",
     .summary = "one model pass over one sequence, everything kept in HDF5",
-    .positionals = positionals,
+    .positionals = fl_positionals_model,
     .flags = flags,
     .examples = examples,
     .help = "Datasets: /ids [T], /logits [T][V], /token_log_probabilities [T-1], /hidden [L+1][T][D], "

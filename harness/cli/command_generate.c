@@ -12,6 +12,7 @@
 #include "harness/cli/document_tokens.h"
 #include "harness/cli/id_lists.h"
 #include "harness/cli/linearised.h"
+#include "harness/cli/positionals.h"
 #include "harness/cli/workbench.h"
 #include "harness/engine/generation.h"
 
@@ -250,11 +251,6 @@ static const fl_flag flags[] = {
     {0},
 };
 
-static const fl_positional positionals[] = {
-    {.name = "MODEL", .kind = FL_VALUE_FILE, .help = "a .gguf file or a Hugging Face folder"},
-    {0},
-};
-
 static const fl_example examples[] = {
     {.line = "frostline generate models/smollm2-135m.gguf --tokens 200 --prompt 'The sea'",
      .what = "a text, to the screen"},
@@ -266,7 +262,7 @@ static const fl_example examples[] = {
 const fl_command fl_command_generate = {
     .name = "generate",
     .summary = "samples text from the frozen model, or from it with a variant",
-    .positionals = positionals,
+    .positionals = fl_positionals_model,
     .flags = flags,
     .examples = examples,
     .help = "A sequence is one document after another: where the model ends one (its end-of-text token, kept "

@@ -7,8 +7,8 @@
 #include "harness/cli/cell_list.h"
 #include "harness/cli/cell_warnings.h"
 #include "harness/cli/command.h"
-#include "harness/cli/words.h"
 #include "harness/cli/plan_estimate.h"
+#include "harness/cli/positionals.h"
 #include "harness/cli/slurm_script.h"
 
 static const char *const state_names[] = {
@@ -184,17 +184,6 @@ static const fl_flag flags[] = {
     {0},
 };
 
-static const fl_positional positionals[] = {
-    {.name = "CONFIG", .kind = FL_VALUE_FILE, .help = "a YAML file: one cell, or a sweep of them"},
-    {.name = "KEY=VALUE",
-     .kind = FL_VALUE_TEXT,
-     .words = fl_words_assignments,
-     .optional = true,
-     .repeated = true,
-     .help = "overrides a key of it, also inside: variant.window=120, text.sequences=4"},
-    {0},
-};
-
 static const fl_example examples[] = {
     {.line = "frostline plan configs/quickstart.yaml --out results/quickstart",
      .what = "what is there, what is missing, how long it will take"},
@@ -205,7 +194,7 @@ static const fl_example examples[] = {
 const fl_command fl_command_plan = {
     .name = "plan",
     .summary = "dry run: cells, run ids, what is done, time and memory; or a Slurm script",
-    .positionals = positionals,
+    .positionals = fl_positionals_sweep,
     .flags = flags,
     .examples = examples,
     .help = "States: missing, running (by another process), stale (its process is gone), failed, done, "

@@ -14,8 +14,8 @@
 #include "harness/cli/cell_list.h"
 #include "harness/cli/columns.h"
 #include "harness/cli/command.h"
-#include "harness/cli/words.h"
 #include "harness/cli/console.h"
+#include "harness/cli/positionals.h"
 #include "harness/cli/run_reporter.h"
 #include "harness/cli/evaluation.h"
 #include "harness/cli/folder_table.h"
@@ -368,17 +368,6 @@ static const fl_flag flags[] = {
     {0},
 };
 
-static const fl_positional positionals[] = {
-    {.name = "CONFIG", .kind = FL_VALUE_FILE, .help = "a YAML file: one cell, or a sweep of them"},
-    {.name = "KEY=VALUE",
-     .kind = FL_VALUE_TEXT,
-     .words = fl_words_assignments,
-     .optional = true,
-     .repeated = true,
-     .help = "overrides a key of it, also inside: variant.window=120, text.sequences=4"},
-    {0},
-};
-
 static const fl_example examples[] = {
     {.line = "frostline run configs/quickstart.yaml --out results/quickstart",
      .what = "measures the cells that are missing there; again: only what is left"},
@@ -391,7 +380,7 @@ static const fl_example examples[] = {
 const fl_command fl_command_run = {
     .name = "run",
     .summary = "measures one cell or a sweep; cells that are done are kept",
-    .positionals = positionals,
+    .positionals = fl_positionals_sweep,
     .flags = flags,
     .examples = examples,
     .help =
