@@ -34,8 +34,6 @@ static const char *explanation(const char *text) {
         {"lock file", ". Another process has the file open, or its file system (often NFS or Lustre) has no "
                       "locks: then set "
                       "HDF5_USE_FILE_LOCKING=FALSE"},
-        {"No space left", ". The disk is full"},
-        {"quota exceeded", ". The quota of the disk is used up"},
         {"signature", ". It is no HDF5 file, or was not finished"},
         {"truncated", ". It was not finished when it was written, or not copied whole"},
     };
@@ -45,13 +43,13 @@ static const char *explanation(const char *text) {
     return "";
 }
 
-/* HDF5 passes the system's error on as its text. */
-static bool is_disk(const char *text) {
-    const int numbers[] = {ENOSPC, EDQUOT, EIO};
+/* HDF5 passes the system's error on as its text. 0: none of a disk's. */
+static int disk_error(const char *text) {
+    static const int numbers[] = {ENOSPC, EDQUOT, EIO};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (strstr(text, strerror(numbers[i])) != NULL) return true;
+        if (strstr(text, strerror(numbers[i])) != NULL) return numbers[i];
     }
-    return false;
+    return 0;
 }
 
 fl_status fl_hdf5_error(fl_error *error, fl_status status, const char *file, const char *path,
@@ -59,9 +57,11 @@ fl_status fl_hdf5_error(fl_error *error, fl_status status, const char *file, con
     reason r = {"HDF5 gives no reason"};
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &r);
     H5Eclear2(H5E_DEFAULT);
-    if (status == FL_ERROR_IO && is_disk(r.text)) status = FL_ERROR_DISK;
+    int disk = disk_error(r.text);
+    const char *why = fl_disk_explanation(disk);
+    if (status == FL_ERROR_IO && disk != 0) status = fl_status_of_write(disk);
     return fl_error_set(error, status, "%s: %s%scannot %s: %s%s", file, path != NULL ? path : "",
-                        path != NULL ? ": " : "", verb, r.text, explanation(r.text));
+                        path != NULL ? ": " : "", verb, r.text, why[0] != '\0' ? why : explanation(r.text));
 }
 
 void fl_hdf5_close(hid_t id) {
