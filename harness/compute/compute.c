@@ -17,6 +17,16 @@ static void cpu_destroy(fl_compute *compute) {
 
 static const fl_compute_ops cpu_ops = {
     .name = "cpu",
+    .allocate = fl_cpu_allocate,
+    .release = fl_cpu_release,
+    .upload = fl_cpu_upload,
+    .download = fl_cpu_download,
+    .settle = fl_cpu_settle,
+    .copy_rows = fl_cpu_copy_rows,
+    .gather_rows = fl_cpu_gather_rows,
+    .fill = fl_cpu_fill,
+    .borrow = fl_cpu_borrow,
+    .forget = fl_cpu_forget,
     .weight_create = fl_cpu_weight_create,
     .weight_destroy = fl_cpu_weight_destroy,
     .linear = fl_cpu_linear,

@@ -16,6 +16,7 @@
 #include "harness/base/shapes.h"
 #include "harness/base/status.h"
 #include "harness/base/threads.h"
+#include "harness/compute/array.h"
 #include "harness/compute/recurrence.h"
 #include "harness/model/model_config.h"
 #include "harness/model/tensor.h"
@@ -45,6 +46,35 @@ typedef struct fl_attention_call {
 
 typedef struct fl_compute_ops {
     const char *name; /* "cpu" */
+
+    /* Memory. An instance's operations happen in the order of the calls; only `download` and `settle` wait for them.
+     *
+     * allocate: `count` elements, FL_ERROR_MEMORY when there is no room. Their content is undefined. release: none is fine;
+     * in the order of calls, so right after the last operation that uses the array. */
+    fl_status (*allocate)(fl_compute *, size_t count, fl_number, fl_array *out, fl_error *);
+    void (*release)(fl_compute *, fl_array);
+    /* Host to instance; `from` may be changed or freed on return. */
+    void (*upload)(fl_compute *, fl_array to, const void *from, size_t count);
+    /* Instance to host, waiting for what was called before; fails with what failed there. */
+    fl_status (*download)(fl_compute *, void *to, fl_array from, size_t count, fl_error *);
+    /* Waits for everything called before, and fails with what failed there. */
+    fl_status (*settle)(fl_compute *, fl_error *);
+    /* Row i of `to` = row i of `from`: `rows` rows of `row_count` elements that begin every `stride` elements. One number type; the
+     * two must not overlap. A stride of `from` of 0 repeats a row. */
+    void (*copy_rows)(fl_compute *, fl_array to, size_t to_stride, fl_array from, size_t from_stride, size_t rows,
+                      size_t row_count);
+    /* Row i of `to` = row index[i] of `from`; index [rows] int32, >= 0. */
+    void (*gather_rows)(fl_compute *, fl_array to, size_t to_stride, fl_array from, size_t from_stride, fl_array index,
+                        size_t rows, size_t row_count);
+    /* Every element = value, rounded to the array's type. */
+    void (*fill)(fl_compute *, fl_array, size_t count, double value);
+    /* `count` numbers of the host, for operations to read: small things that live long, such as the weights of norms and a
+     * mechanism's parameters. The cpu backend reads them where they lie. Others keep a copy by host address and copy again when
+     * `version` is not that of their copy, so whoever changes the numbers must change it. What is borrowed is not released; `forget`
+     * comes before the host memory is freed. */
+    fl_status (*borrow)(fl_compute *, const void *from, size_t count, fl_number, uint64_t version, fl_array *out,
+                        fl_error *);
+    void (*forget)(fl_compute *, const void *from);
 
     /* Prepares a [rows][columns] tensor for `linear` and `embed`. The tensor's data must outlive the weight. Widening to
      * float32 happens here while the backend's budget lasts, else panel by panel in each call. */

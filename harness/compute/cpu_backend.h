@@ -78,6 +78,20 @@ static inline void fl_cpu_block_product(const fl_kernels *kernels, fl_product_sh
                                          .stride_c = stride_c});
 }
 
+fl_status fl_cpu_allocate(fl_compute *, size_t count, fl_number, fl_array *out, fl_error *);
+void fl_cpu_release(fl_compute *, fl_array);
+void fl_cpu_upload(fl_compute *, fl_array to, const void *from, size_t count);
+fl_status fl_cpu_download(fl_compute *, void *to, fl_array from, size_t count, fl_error *);
+fl_status fl_cpu_settle(fl_compute *, fl_error *);
+void fl_cpu_copy_rows(fl_compute *, fl_array to, size_t to_stride, fl_array from, size_t from_stride,
+                      size_t rows, size_t row_count);
+void fl_cpu_gather_rows(fl_compute *, fl_array to, size_t to_stride, fl_array from, size_t from_stride,
+                        fl_array index, size_t rows, size_t row_count);
+void fl_cpu_fill(fl_compute *, fl_array, size_t count, double value);
+fl_status fl_cpu_borrow(fl_compute *, const void *from, size_t count, fl_number, uint64_t version, fl_array *out,
+                        fl_error *);
+void fl_cpu_forget(fl_compute *, const void *from);
+
 fl_status fl_cpu_weight_create(fl_compute *, const fl_tensor *, fl_weight **, fl_error *);
 void fl_cpu_weight_destroy(fl_compute *, fl_weight *);
 void fl_cpu_linear(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input,
