@@ -8,13 +8,18 @@
 
 enum { BATCH = 64 }; /* entries of room, or of expired ones, that are worth moving the rest for */
 
-void fl_exact_set_init(fl_exact_set *set, size_t kv_heads, size_t head_dim, bool per_head, bool weighs) {
-    *set = (fl_exact_set){.kv_heads = kv_heads, .head_dim = head_dim, .per_head = per_head, .weighs = weighs};
+void fl_exact_set_init(fl_exact_set *set, fl_compute *compute, size_t kv_heads, size_t head_dim,
+                       bool per_head, bool weighs) {
+    *set = (fl_exact_set){.compute = compute,
+                          .kv_heads = kv_heads,
+                          .head_dim = head_dim,
+                          .per_head = per_head,
+                          .weighs = weighs};
 }
 
 static void release_arrays(fl_exact_set *set) {
-    fl_memory_free(set->key);
-    fl_memory_free(set->value);
+    fl_compute_release(set->compute, set->key);
+    fl_compute_release(set->compute, set->value);
     fl_memory_free(set->position);
     fl_memory_free(set->expiry);
     fl_memory_free(set->mass);
@@ -22,7 +27,7 @@ static void release_arrays(fl_exact_set *set) {
 
 void fl_exact_set_release(fl_exact_set *set) {
     release_arrays(set);
-    fl_exact_set_init(set, set->kv_heads, set->head_dim, set->per_head, set->weighs);
+    fl_exact_set_init(set, set->compute, set->kv_heads, set->head_dim, set->per_head, set->weighs);
 }
 
 void fl_exact_set_clear(fl_exact_set *set) {
@@ -38,8 +43,8 @@ static fl_status allocate_arrays(fl_exact_set *set, size_t capacity, fl_error *e
     FL_TRY(fl_memory_multiply(set->kv_heads, capacity, &entries, "exact set", error));
     FL_TRY(fl_memory_multiply(entries, set->head_dim, &floats, "exact set", error));
     set->capacity = capacity;
-    FL_TRY(FL_ALLOCATE(&set->key, floats, error));
-    FL_TRY(FL_ALLOCATE(&set->value, floats, error));
+    FL_TRY(fl_compute_floats(set->compute, floats, &set->key, error));
+    FL_TRY(fl_compute_floats(set->compute, floats, &set->value, error));
     FL_TRY(FL_ALLOCATE(&set->position, lists(set) * capacity, error));
     FL_TRY(FL_ALLOCATE(&set->expiry, lists(set) * capacity, error));
     if (set->weighs) FL_TRY(FL_ALLOCATE(&set->mass, entries, error));
@@ -86,7 +91,7 @@ static size_t count_expired(const fl_exact_set *set, size_t position) {
 
 static fl_status grow(fl_exact_set *set, size_t capacity, fl_error *error) {
     fl_exact_set larger;
-    fl_exact_set_init(&larger, set->kv_heads, set->head_dim, set->per_head, set->weighs);
+    fl_exact_set_init(&larger, set->compute, set->kv_heads, set->head_dim, set->per_head, set->weighs);
     fl_status status = allocate_arrays(&larger, capacity, error);
     if (status != FL_OK) {
         fl_exact_set_release(&larger);

@@ -16,6 +16,7 @@
 #include "harness/compute/compute.h"
 
 typedef struct fl_exact_set {
+    fl_compute *compute; /* borrowed */
     size_t kv_heads, head_dim;
     bool per_head;       /* lifetimes of every KV head's own */
     bool weighs;         /* keeps the softmax probability every key has received */
@@ -26,7 +27,8 @@ typedef struct fl_exact_set {
     double *mass;        /* [Hkv][capacity], or NULL */
 } fl_exact_set;
 
-void fl_exact_set_init(fl_exact_set *set, size_t kv_heads, size_t head_dim, bool per_head, bool weighs);
+void fl_exact_set_init(fl_exact_set *set, fl_compute *compute, size_t kv_heads, size_t head_dim, bool per_head,
+                       bool weighs);
 void fl_exact_set_release(fl_exact_set *set);
 /* Empties the set without giving memory back. */
 void fl_exact_set_clear(fl_exact_set *set);

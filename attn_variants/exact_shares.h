@@ -9,14 +9,15 @@
 #include "attn_variants/mixer.h"
 
 typedef struct fl_exact_shares {
+    fl_compute *compute;    /* borrowed */
     size_t count;
     fl_exact_share *shares; /* [count] */
     fl_exact_share **of;    /* [variants] one of them, or NULL: nobody else has that exact set */
 } fl_exact_shares;
 
 /* For up to `tokens` tokens. A failure leaves *out to be released. */
-fl_status fl_exact_shares_create(const fl_mechanism *const *mechanisms, size_t count, const fl_attention_shape *shape,
-                                 size_t tokens, fl_exact_shares *out, fl_error *error);
+fl_status fl_exact_shares_create(fl_compute *compute, const fl_mechanism *const *mechanisms, size_t count,
+                                 const fl_attention_shape *shape, size_t tokens, fl_exact_shares *out, fl_error *error);
 void fl_exact_shares_release(fl_exact_shares *shares);
 size_t fl_exact_shares_bytes(const fl_exact_shares *shares, const fl_attention_shape *shape, size_t tokens);
 

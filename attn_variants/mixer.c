@@ -63,15 +63,18 @@ static fl_status allocate_timeline(fl_mixer *mixer, fl_error *error) {
     const fl_mixer_plan *plan = &mixer->plan;
     size_t budget = plan->variant->cache_budget;
     bool weighs = budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
-    fl_exact_set_init(&mixer->exact, plan->shape.kv_heads, plan->shape.head_dim, budget > 0, weighs);
+    fl_exact_set_init(&mixer->exact, plan->compute, plan->shape.kv_heads, plan->shape.head_dim, budget > 0,
+                      weighs);
     if (budget > 0) FL_TRY(fl_routed_cache_create(&mixer->cache, budget, plan->shape.kv_heads, error));
     if (!plan->linear) return FL_OK;
-    FL_TRY(FL_ALLOCATE(&mixer->state, plan->shape.query_heads * plan->state_floats, error));
-    FL_TRY(FL_ALLOCATE(&mixer->pending_block, pending_floats(plan), error));
-    FL_TRY(FL_ALLOCATE(&mixer->cached_block, cached_floats(plan), error));
+    FL_TRY(
+        fl_compute_floats(plan->compute, plan->shape.query_heads * plan->state_floats, &mixer->state, error));
+    FL_TRY(fl_compute_floats(plan->compute, pending_floats(plan), &mixer->pending_block, error));
+    FL_TRY(fl_compute_floats(plan->compute, cached_floats(plan), &mixer->cached_block, error));
     mixer->pending = fl_write_rows_in(&plan->layout, plan->delay, mixer->pending_block);
     if (budget > 0) mixer->cached = fl_write_rows_in(&plan->layout, budget + 1, mixer->cached_block);
-    for (size_t i = 0; i < 3; i++) FL_TRY(FL_ALLOCATE(&mixer->history[i], history_floats(plan, i), error));
+    for (size_t i = 0; i < 3; i++)
+        FL_TRY(fl_compute_floats(plan->compute, history_floats(plan, i), &mixer->history[i], error));
     return FL_OK;
 }
 
@@ -96,10 +99,10 @@ void fl_mixer_destroy(fl_mixer *mixer) {
     if (mixer == NULL) return;
     fl_exact_set_release(&mixer->exact);
     fl_routed_cache_release(&mixer->cache);
-    fl_memory_free(mixer->state);
-    fl_memory_free(mixer->pending_block);
-    fl_memory_free(mixer->cached_block);
-    for (size_t i = 0; i < 3; i++) fl_memory_free(mixer->history[i]);
+    fl_compute_release(mixer->plan.compute, mixer->state);
+    fl_compute_release(mixer->plan.compute, mixer->pending_block);
+    fl_compute_release(mixer->plan.compute, mixer->cached_block);
+    for (size_t i = 0; i < 3; i++) fl_compute_release(mixer->plan.compute, mixer->history[i]);
     fl_memory_free(mixer);
 }
 
@@ -130,11 +133,8 @@ void fl_mixer_reset(fl_mixer *mixer) {
     for (size_t head = 0; head < plan->shape.query_heads; head++) {
         fl_mixer_initial_state(plan, head, mixer->state + head * plan->state_floats);
     }
-    for (size_t i = 0; i < 3; i++) memset(mixer->history[i], 0, history_floats(plan, i) * sizeof(float));
-}
-
-static void copy_floats(float *to, const float *from, size_t count) {
-    if (count > 0) memcpy(to, from, count * sizeof *to);
+    for (size_t i = 0; i < 3; i++)
+        fl_compute_fill(plan->compute, mixer->history[i], history_floats(plan, i), 0.0);
 }
 
 fl_status fl_mixer_copy(fl_mixer *mixer, const fl_mixer *source, fl_error *error) {
@@ -145,11 +145,11 @@ fl_status fl_mixer_copy(fl_mixer *mixer, const fl_mixer *source, fl_error *error
     mixer->tokens_written = source->tokens_written;
     if (plan->variant->cache_budget > 0) fl_routed_cache_copy(&mixer->cache, &source->cache);
     if (!plan->linear) return FL_OK;
-    copy_floats(mixer->state, source->state, plan->shape.query_heads * plan->state_floats);
-    copy_floats(mixer->pending_block, source->pending_block, pending_floats(plan));
-    copy_floats(mixer->cached_block, source->cached_block, cached_floats(plan));
+    fl_compute_copy(plan->compute, mixer->state, source->state, plan->shape.query_heads * plan->state_floats);
+    fl_compute_copy(plan->compute, mixer->pending_block, source->pending_block, pending_floats(plan));
+    fl_compute_copy(plan->compute, mixer->cached_block, source->cached_block, cached_floats(plan));
     for (size_t i = 0; i < 3; i++)
-        copy_floats(mixer->history[i], source->history[i], history_floats(plan, i));
+        fl_compute_copy(plan->compute, mixer->history[i], source->history[i], history_floats(plan, i));
     return FL_OK;
 }
 
@@ -200,5 +200,6 @@ const float *fl_mixer_state_block(const fl_mixer *mixer) {
 void fl_mixer_begin(fl_mixer *mixer, const float *initial_state) {
     if (initial_state == NULL || !mixer->plan.linear) return;
     assert(mixer->position == 0);
-    copy_floats(mixer->state, initial_state, mixer->plan.shape.query_heads * mixer->plan.state_floats);
+    fl_compute_copy(mixer->plan.compute, mixer->state, initial_state,
+                    mixer->plan.shape.query_heads * mixer->plan.state_floats);
 }

@@ -33,35 +33,38 @@ static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     size_t tokens = work->block->tokens, heads = plan->shape.query_heads;
     size_t steps = heads * tokens * plan->micro_steps;
-    FL_TRY(FL_ALLOCATE(&work->merged_read, steps * plan->value_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->stream_query, steps * plan->key_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->blocks[0], fl_write_rows_floats(&plan->layout, tokens), error));
-    FL_TRY(FL_ALLOCATE(&work->blocks[1], fl_write_rows_floats(&plan->layout, 1), error));
+    FL_TRY(fl_compute_floats(plan->compute, steps * plan->value_dim, &work->merged_read, error));
+    FL_TRY(fl_compute_floats(plan->compute, steps * plan->key_dim, &work->stream_query, error));
+    FL_TRY(fl_compute_floats(plan->compute, fl_write_rows_floats(&plan->layout, tokens), &work->blocks[0],
+                             error));
+    FL_TRY(fl_compute_floats(plan->compute, fl_write_rows_floats(&plan->layout, 1), &work->blocks[1], error));
     work->stream = fl_write_rows_in(&plan->layout, tokens, work->blocks[0]);
     work->nothing = fl_write_rows_in(&plan->layout, 1, work->blocks[1]);
     FL_TRY(FL_ALLOCATE(&work->step_of, plan->shape.kv_heads * tokens, error));
     for (size_t i = 0; i < 3; i++) {
-        FL_TRY(FL_ALLOCATE(&work->linear[i], tokens * heads * plan->shape.head_dim, error));
+        FL_TRY(
+            fl_compute_floats(plan->compute, tokens * heads * plan->shape.head_dim, &work->linear[i], error));
     }
     for (size_t i = 0; i < plan->projection_count; i++)
-        FL_TRY(FL_ALLOCATE(&work->projected[i], tokens * heads * plan->projections[i].width, error));
-    return FL_ALLOCATE(&work->low, tokens * fl_mixer_largest_rank(plan), error);
+        FL_TRY(fl_compute_floats(plan->compute, tokens * heads * plan->projections[i].width,
+                                 &work->projected[i], error));
+    return fl_compute_floats(plan->compute, tokens * fl_mixer_largest_rank(plan), &work->low, error);
 }
 
 static fl_status allocate_inputs(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     size_t tokens = work->block->tokens, queries = tokens * plan->shape.query_heads;
     size_t keys = tokens * plan->shape.kv_heads * plan->shape.head_dim;
-    FL_TRY(FL_ALLOCATE(&work->query, queries * plan->shape.head_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->key, keys, error));
-    FL_TRY(FL_ALLOCATE(&work->value, keys, error));
+    FL_TRY(fl_compute_floats(plan->compute, queries * plan->shape.head_dim, &work->query, error));
+    FL_TRY(fl_compute_floats(plan->compute, keys, &work->key, error));
+    FL_TRY(fl_compute_floats(plan->compute, keys, &work->value, error));
     if (!plan->exact) return FL_OK;
-    FL_TRY(FL_ALLOCATE(&work->merged_exact, queries * plan->shape.head_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->merged_log, queries, error));
-    FL_TRY(FL_ALLOCATE(&work->merged_largest, queries, error));
+    FL_TRY(fl_compute_floats(plan->compute, queries * plan->shape.head_dim, &work->merged_exact, error));
+    FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_log, error));
+    FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_largest, error));
     size_t rows = work->block->mixer->exact.capacity * plan->shape.kv_heads * plan->shape.head_dim;
-    FL_TRY(FL_ALLOCATE(&work->key_rows, rows, error));
-    return FL_ALLOCATE(&work->value_rows, rows, error);
+    FL_TRY(fl_compute_floats(plan->compute, rows, &work->key_rows, error));
+    return fl_compute_floats(plan->compute, rows, &work->value_rows, error);
 }
 
 static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
@@ -70,12 +73,13 @@ static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
 }
 
 static void release_work(fl_backward_work *work) {
+    fl_compute *compute = work->plan->compute;
     float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log, work->merged_largest,
                        work->stream_query, work->linear[0],    work->linear[1],  work->linear[2],
                        work->low,          work->key_rows,     work->value_rows, work->query,
                        work->key,          work->value,        work->blocks[0],  work->blocks[1]};
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_memory_free(pieces[i]);
-    for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_memory_free(work->projected[i]);
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_compute_release(compute, pieces[i]);
+    for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_compute_release(compute, work->projected[i]);
     fl_memory_free(work->step_of);
 }
 
@@ -319,7 +323,7 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     FL_TRY(allocate_work(work, error));
     merge_backward(work, gradient_output);
     if (plan->exact && work->inputs) FL_TRY(exact_backward(work, exact_known, error));
-    if (gradient_input != NULL) memset(gradient_input, 0, inputs * sizeof *gradient_input);
+    if (gradient_input != NULL) fl_compute_fill(plan->compute, gradient_input, inputs, 0.0);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
     find_steps(work);
@@ -329,8 +333,8 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     return FL_OK;
 }
 
-static void hand_over(float *to, const float *from, size_t count) {
-    if (to != NULL) memcpy(to, from, count * sizeof *to);
+static void hand_over(fl_compute *compute, float *to, const float *from, size_t count) {
+    if (to != NULL) fl_compute_copy(compute, to, from, count);
 }
 
 static size_t linear_floats(const fl_mixer_plan *plan, size_t tokens) {
@@ -401,6 +405,7 @@ fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, si
 void fl_mixer_tape_destroy(fl_mixer_tape *tape) {
     if (tape == NULL) return;
     fl_compute_take_back(tape->compute, tape->lent);
+    fl_memory_free(tape->scratch.host);
     fl_mixer_destroy(tape->mixer);
     fl_memory_free(tape);
 }
@@ -420,9 +425,9 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
     fl_status status = run_backward(&work, gradient_output, tape->exact, gradient_input, error);
     if (status == FL_OK) {
         size_t keys = tokens * shape->kv_heads * shape->head_dim;
-        hand_over(gradient_query, work.query, tokens * shape->query_heads * shape->head_dim);
-        hand_over(gradient_key, work.key, keys);
-        hand_over(gradient_value, work.value, keys);
+        hand_over(plan->compute, gradient_query, work.query, tokens * shape->query_heads * shape->head_dim);
+        hand_over(plan->compute, gradient_key, work.key, keys);
+        hand_over(plan->compute, gradient_value, work.value, keys);
     }
     release_work(&work);
     return status;

@@ -13,18 +13,15 @@ enum { LARGEST_BLOCK = 512, SMALLEST_BLOCK = 16, SCRATCH_FLOATS = 1 << 24 };
 /* Scratch. */
 
 typedef struct fl_carver {
-    char *base; /* NULL: only count */
-    size_t used;
+    float *base; /* NULL: only count */
+    size_t used; /* floats */
 } fl_carver;
 
-static void *carve(fl_carver *carver, size_t count, size_t size) {
-    void *piece = carver->base == NULL ? NULL : carver->base + carver->used;
-    carver->used += (count * size + FL_MEMORY_ALIGNMENT - 1) / FL_MEMORY_ALIGNMENT * FL_MEMORY_ALIGNMENT;
-    return piece;
-}
-
 static float *carve_floats(fl_carver *carver, size_t count) {
-    return carve(carver, count, sizeof(float));
+    enum { STEP = FL_MEMORY_ALIGNMENT / sizeof(float) };
+    float *piece = carver->base == NULL ? NULL : carver->base + carver->used;
+    carver->used += (count + STEP - 1) / STEP * STEP;
+    return piece;
 }
 
 static size_t floats_per_token(const fl_mixer_plan *plan) {
@@ -70,8 +67,6 @@ static void carve_scratch(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, 
     scratch->exact = carve_floats(carver, tokens * heads * plan->shape.head_dim);
     scratch->log_sum_exp = carve_floats(carver, tokens * heads);
     scratch->largest = carve_floats(carver, tokens * heads);
-    scratch->steps = carve(carver, tokens * plan->shape.kv_heads, sizeof *scratch->steps);
-    scratch->written = carve(carver, tokens * plan->shape.kv_heads, sizeof *scratch->written);
 }
 
 static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
@@ -80,7 +75,7 @@ static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
     return tokens < block ? tokens : block;
 }
 
-/* Lays the scratch out; returns the bytes it takes. */
+/* Lays the scratch out; returns the floats it takes. */
 static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, bool wants_norm,
                            fl_mixer_scratch *scratch) {
     bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
@@ -91,9 +86,22 @@ static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, bool wants_n
     return carver.used;
 }
 
-static void scratch_place(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, void *memory) {
-    fl_carver carver = {memory, 0};
+static size_t host_bytes(const fl_mixer_plan *plan, size_t block) {
+    return block * plan->shape.kv_heads * (sizeof(fl_route_step) + sizeof(size_t));
+}
+
+/* Plans the scratch and finds memory for it, which is given back by the two calls that know it, also after a
+ * failure. */
+static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, bool wants_norm,
+                                fl_mixer_scratch *scratch, fl_lent_memory *lent, fl_error *error) {
+    size_t floats = scratch_plan(plan, block, wants_norm, scratch), entries = block * plan->shape.kv_heads;
+    FL_TRY(fl_compute_lend(plan->compute, floats, lent, error));
+    fl_carver carver = {lent->memory, 0};
     carve_scratch(plan, scratch, &carver);
+    FL_TRY(fl_memory_allocate(&scratch->host, host_bytes(plan, block), 1, error));
+    scratch->steps = scratch->host;
+    scratch->written = (size_t *)(scratch->steps + entries);
+    return FL_OK;
 }
 
 /* Recurrence. */
@@ -355,11 +363,9 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     fl_mixer_scratch scratch;
     bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
     fl_exact_share *share = call->exact;
-    size_t bytes = scratch_plan(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm, &scratch);
-    fl_lent_memory lent;
-    FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, &lent, error));
-    scratch_place(&mixer->plan, &scratch, lent.memory);
-    fl_status status = FL_OK;
+    fl_lent_memory lent = {0};
+    fl_status status = scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm,
+                                      &scratch, &lent, error);
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
         use_share(&mixer->plan, share, at, &scratch);
@@ -370,6 +376,7 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     }
     if (share != NULL && status == FL_OK) share->filled = true;
     fl_compute_take_back(mixer->plan.compute, lent);
+    fl_memory_free(scratch.host);
     return status;
 }
 
@@ -378,16 +385,14 @@ size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
     fl_mixer_scratch scratch = {.block = tokens, .piecewise = recall};
     fl_carver carver = {NULL, 0};
     carve_scratch(plan, &scratch, &carver);
-    return carver.used;
+    return carver.used * sizeof(float) + host_bytes(plan, tokens);
 }
 
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
                           fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);
     fl_mixer_begin(mixer, call->initial_state);
-    size_t bytes = scratch_plan(&mixer->plan, call->tokens, false, scratch);
-    FL_TRY(fl_compute_lend(mixer->plan.compute, bytes, lent, error));
-    scratch_place(&mixer->plan, scratch, lent->memory);
+    FL_TRY(scratch_create(&mixer->plan, call->tokens, false, scratch, lent, error));
     fl_mixer_call inputs = *call;
     inputs.output = NULL;
     inputs.state_norm = NULL;

@@ -84,6 +84,7 @@ typedef struct fl_mixer_scratch {
     float *stream_block, *unused_block;
     float *part_query, *part_read, *part_block, *part_norm;
     float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
+    void *host;                                /* memory of the two below, an fl_memory block */
     fl_route_step *steps;                      /* [Hkv][T] */
     size_t *written;                           /* [Hkv][T], FL_POSITION_NONE where nothing is */
 } fl_mixer_scratch;
@@ -123,8 +124,8 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
 
 /* The whole sequence as one block, with everything that was computed on the way kept in the scratch: what the backward pass
  * starts from. The mixer must be fresh. results: also the softmax over the exact set and the reads (else only where routing
- * needs them; the softmax also where the call shares it). The scratch lies in *lent, which is the caller's to take back, also
- * after a failure. Nothing is merged. */
+ * needs them; the softmax also where the call shares it). The scratch lies in *lent and in scratch->host, which are the caller's to
+ * take back and to free, also after a failure. Nothing is merged. */
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
                           fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error);
 /* Bytes of the scratch of a replay. */

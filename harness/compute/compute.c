@@ -7,8 +7,8 @@
 
 static void cpu_destroy(fl_compute *compute) {
     fl_cpu *cpu = fl_cpu_of(compute);
+    fl_compute_release(compute, cpu->base.spare.memory);
     fl_threads_destroy(cpu->base.threads);
-    fl_memory_free(cpu->base.spare.memory);
     fl_memory_free(cpu->scratch);
     fl_memory_free(cpu->rotation.inverse_frequencies);
     fl_memory_free(cpu->rotation.values);
@@ -94,25 +94,59 @@ failed:
     return status;
 }
 
-fl_status fl_compute_lend(fl_compute *compute, size_t bytes, fl_lent_memory *out, fl_error *error) {
+fl_status fl_compute_lend(fl_compute *compute, size_t count, fl_lent_memory *out, fl_error *error) {
     *out = (fl_lent_memory){0};
-    if (compute->spare.bytes >= bytes) {
+    if (compute->spare.count >= count) {
         *out = compute->spare;
         compute->spare = (fl_lent_memory){0};
         return FL_OK;
     }
-    FL_TRY(fl_memory_allocate(&out->memory, bytes, 1, error));
-    out->bytes = bytes;
+    FL_TRY(fl_compute_floats(compute, count, &out->memory, error));
+    out->count = count;
     return FL_OK;
 }
 
 void fl_compute_take_back(fl_compute *compute, fl_lent_memory lent) {
     fl_lent_memory smaller = lent;
-    if (lent.bytes > compute->spare.bytes) {
+    if (lent.count > compute->spare.count) {
         smaller = compute->spare;
         compute->spare = lent;
     }
-    fl_memory_free(smaller.memory);
+    fl_compute_release(compute, smaller.memory);
+}
+
+static fl_array floats_at(const float *x) {
+    return (fl_array){(void *)(uintptr_t)x, FL_FLOAT32};
+}
+
+fl_status fl_compute_floats(fl_compute *compute, size_t count, float **out, fl_error *error) {
+    fl_array array;
+    fl_status status = compute->ops->allocate(compute, count, FL_FLOAT32, &array, error);
+    *out = array.at;
+    return status;
+}
+
+void fl_compute_release(fl_compute *compute, float *array) {
+    if (array != NULL) compute->ops->release(compute, floats_at(array));
+}
+
+void fl_compute_copy(fl_compute *compute, float *to, const float *from, size_t count) {
+    compute->ops->copy_rows(compute, floats_at(to), count, floats_at(from), count, 1, count);
+}
+
+void fl_compute_copy_rows(fl_compute *compute, float *to, size_t to_stride, const float *from,
+                          size_t from_stride, size_t rows, size_t row_count) {
+    compute->ops->copy_rows(compute, floats_at(to), to_stride, floats_at(from), from_stride, rows, row_count);
+}
+
+void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, const float *from,
+                            size_t from_stride, fl_array index, size_t rows, size_t row_count) {
+    compute->ops->gather_rows(compute, floats_at(to), to_stride, floats_at(from), from_stride, index, rows,
+                              row_count);
+}
+
+void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value) {
+    compute->ops->fill(compute, floats_at(array), count, value);
 }
 
 void fl_compute_destroy(fl_compute *compute) {

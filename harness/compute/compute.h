@@ -132,8 +132,8 @@ typedef struct fl_compute_ops {
 } fl_compute_ops;
 
 typedef struct fl_lent_memory {
-    void *memory;
-    size_t bytes;
+    float *memory;
+    size_t count; /* numbers */
 } fl_lent_memory;
 
 struct fl_compute {
@@ -156,10 +156,21 @@ size_t fl_compute_widen_budget(size_t memory, size_t file_bytes, size_t paramete
 fl_status fl_compute_create_cpu(const fl_compute_options *options, fl_compute **out, fl_error *error);
 void fl_compute_destroy(fl_compute *compute);
 
-/* Scratch memory of at least `bytes` bytes, whose content is undefined, for the length of one call of the code above: the
+/* The memory slots for float32: an array of `count` numbers, which is released here too (none is fine, and then compute may be
+ * NULL); `count` numbers copied; rows copied; `count` numbers set. */
+fl_status fl_compute_floats(fl_compute *compute, size_t count, float **out, fl_error *error);
+void fl_compute_release(fl_compute *compute, float *array);
+void fl_compute_copy(fl_compute *compute, float *to, const float *from, size_t count);
+void fl_compute_copy_rows(fl_compute *compute, float *to, size_t to_stride, const float *from, size_t from_stride, size_t rows,
+                          size_t row_count);
+void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, const float *from, size_t from_stride,
+                            fl_array index, size_t rows, size_t row_count);
+void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value);
+
+/* Scratch memory of at least `count` numbers, whose content is undefined, for the length of one call of the code above: the
  * instance keeps the block for the next borrower, so that pages are not fetched from the system and cleared each time. It is
  * kept until the instance is destroyed. A borrower inside another's call gets a block of its own. */
-fl_status fl_compute_lend(fl_compute *compute, size_t bytes, fl_lent_memory *out, fl_error *error);
+fl_status fl_compute_lend(fl_compute *compute, size_t count, fl_lent_memory *out, fl_error *error);
 void fl_compute_take_back(fl_compute *compute, fl_lent_memory lent);
 
 #endif

@@ -74,8 +74,8 @@ void fl_backward_destroy(fl_backward *backward) {
     fl_full_attention_release(&backward->attention);
     fl_frozen_pass_destroy(backward->frozen);
     fl_layer_error_release(&backward->layer_error);
-    fl_memory_free(backward->storage);
-    fl_memory_free(backward->kept);
+    fl_compute_release(backward->network->compute, backward->storage);
+    fl_compute_release(backward->network->compute, backward->kept);
     fl_memory_free(backward);
 }
 
@@ -156,11 +156,11 @@ static fl_status reserve_kept(fl_backward *backward, size_t tokens, fl_error *er
     size_t count = backward->keep_bytes / sizeof(float) / layer, most = layers - backward->lowest;
     if (tokens <= backward->kept_tokens) return FL_OK;
     if (count > most) count = most;
-    fl_memory_free(backward->kept);
+    fl_compute_release(backward->network->compute, backward->kept);
     backward->kept = NULL;
     backward->kept_tokens = 0;
     if (count == 0) return FL_OK;
-    FL_TRY(FL_ALLOCATE(&backward->kept, count * layer, error));
+    FL_TRY(fl_compute_floats(backward->network->compute, count * layer, &backward->kept, error));
     backward->kept_tokens = tokens;
     backward->first_kept = layers - count;
     return FL_OK;
@@ -235,19 +235,19 @@ size_t fl_backward_bytes_needed(const fl_backward *backward, size_t tokens, bool
 static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) {
     const fl_model_config *config = config_of(backward);
     fl_rope_set_length(&backward->rope, config, tokens);
-    FL_TRY(fl_block_reserve(&backward->block, config, true, tokens, error));
+    FL_TRY(fl_block_reserve(&backward->block, backward->network, true, tokens, error));
     FL_TRY(
         fl_block_reserve_adapter(&backward->block, backward->mechanism->variant->lora_rank, tokens, error));
-    FL_TRY(fl_full_attention_reserve(&backward->attention, config, tokens, error));
+    FL_TRY(fl_full_attention_reserve(&backward->attention, backward->network, tokens, error));
     FL_TRY(reserve_kept(backward, tokens, error));
     if (tokens <= backward->tokens) return FL_OK;
     size_t floats = 0;
-    fl_memory_free(backward->storage);
+    fl_compute_release(backward->network->compute, backward->storage);
     backward->storage = NULL;
     backward->tokens = 0;
     FL_TRY(fl_memory_multiply(tokens, storage_floats(backward), &floats, "activations of a training sequence",
                               error));
-    FL_TRY(FL_ALLOCATE(&backward->storage, floats, error));
+    FL_TRY(fl_compute_floats(backward->network->compute, floats, &backward->storage, error));
     float *next = backward->storage;
     const fl_backward_parts list = parts_of(backward);
     for (size_t i = 0; i < list.count; i++) {
@@ -295,7 +295,8 @@ static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer,
     const fl_network *network = backward->network;
     size_t floats = tokens * config_of(backward)->model_dim;
     const fl_adapter adapter = fl_adapter_of(frozen ? NULL : backward->mechanism, layer);
-    if (!frozen) memcpy(backward->layer_inputs + layer * floats, backward->stream, floats * sizeof(float));
+    if (!frozen)
+        fl_compute_copy(network->compute, backward->layer_inputs + layer * floats, backward->stream, floats);
     fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, backward->stream,
                      &backward->block);
     if (frozen)
@@ -303,7 +304,8 @@ static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer,
     else
         FL_TRY(mix(backward, layer, tokens, error));
     fl_block_attention_output(network, layer, &adapter, tokens, backward->stream, &backward->block);
-    if (!frozen) memcpy(backward->middles + layer * floats, backward->stream, floats * sizeof(float));
+    if (!frozen)
+        fl_compute_copy(network->compute, backward->middles + layer * floats, backward->stream, floats);
     fl_block_feed_forward(network, layer, tokens, backward->stream, &backward->block);
     return FL_OK;
 }
@@ -355,17 +357,17 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
-    size_t rows = tokens * config->kv_heads * config->head_dim * sizeof(float);
+    size_t rows = tokens * config->kv_heads * config->head_dim;
     compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
                                   backward->gradient_mix, false);
     fl_attention_call call = run_softmax(backward, layer, tokens);
-    memset(backward->gradient_input, 0, tokens * config->model_dim * sizeof(float));
-    memset(backward->gradient_key_rows, 0, rows);
-    memset(backward->gradient_value_rows, 0, rows);
+    fl_compute_fill(compute, backward->gradient_input, tokens * config->model_dim, 0.0);
+    fl_compute_fill(compute, backward->gradient_key_rows, rows, 0.0);
+    fl_compute_fill(compute, backward->gradient_value_rows, rows, 0.0);
     compute->ops->attention_backward(compute, &call, backward->gradient_mix, NULL, backward->gradient_query,
                                      backward->gradient_key_rows, backward->gradient_value_rows);
-    fl_full_attention_from_rows(config, tokens, backward->gradient_key_rows, backward->gradient_key);
-    fl_full_attention_from_rows(config, tokens, backward->gradient_value_rows, backward->gradient_value);
+    fl_full_attention_from_rows(network, tokens, backward->gradient_key_rows, backward->gradient_key);
+    fl_full_attention_from_rows(network, tokens, backward->gradient_value_rows, backward->gradient_value);
 }
 
 /* The same of a linearised layer, with the gradients of its attention input (gates only) and parameters; in

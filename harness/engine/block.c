@@ -2,10 +2,12 @@
 
 #include "harness/base/memory.h"
 
-fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens,
+fl_status fl_block_reserve(fl_block *block, const fl_network *network, bool keep, size_t tokens,
                            fl_error *error) {
+    const fl_model_config *config = &network->model->config;
     if (tokens <= block->capacity && keep == block->keep) return FL_OK;
     fl_block_release(block);
+    block->compute = network->compute;
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
     size_t model = config->model_dim, mlp = config->mlp_dim;
     const struct {
@@ -29,7 +31,7 @@ fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool 
     size_t width = 0, floats = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) width += parts[i].width;
     FL_TRY(fl_memory_multiply(tokens, width, &floats, "activations of a layer", error));
-    FL_TRY(FL_ALLOCATE(&block->storage, floats, error));
+    FL_TRY(fl_compute_floats(block->compute, floats, &block->storage, error));
     float *next = block->storage;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].member = next;
@@ -48,17 +50,17 @@ fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool 
 fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, fl_error *error) {
     size_t floats = 2 * rank * tokens;
     if (floats <= block->low_floats) return FL_OK;
-    fl_memory_free(block->low);
+    fl_compute_release(block->compute, block->low);
     block->low = NULL;
     block->low_floats = 0;
-    FL_TRY(FL_ALLOCATE(&block->low, floats, error));
+    FL_TRY(fl_compute_floats(block->compute, floats, &block->low, error));
     block->low_floats = floats;
     return FL_OK;
 }
 
 void fl_block_release(fl_block *block) {
-    fl_memory_free(block->storage);
-    fl_memory_free(block->low);
+    fl_compute_release(block->compute, block->storage);
+    fl_compute_release(block->compute, block->low);
     *block = (fl_block){0};
 }
 

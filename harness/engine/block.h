@@ -16,6 +16,7 @@
 /* Activations of one layer for up to `capacity` tokens, in one allocation. Every member is [T][...] contiguous. */
 typedef struct fl_block {
     size_t capacity;
+    fl_compute *compute; /* borrowed from the network that made room */
     bool keep; /* the inputs of q/k norm and of the activation are kept: the backward pass needs them */
     float *storage;
     float *attention_input;         /* [T][E] h */
@@ -31,7 +32,7 @@ typedef struct fl_block {
 } fl_block;
 
 /* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
-fl_status fl_block_reserve(fl_block *block, const fl_model_config *config, bool keep, size_t tokens, fl_error *error);
+fl_status fl_block_reserve(fl_block *block, const fl_network *network, bool keep, size_t tokens, fl_error *error);
 /* Room for adapters of this rank; 0 is fine. To be called after fl_block_reserve. */
 fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, fl_error *error);
 void fl_block_release(fl_block *block);

@@ -77,7 +77,7 @@ void fl_frozen_pass_destroy(fl_frozen_pass *pass) {
     fl_scratch_file_destroy(pass->scratch);
     fl_memory_free(pass->kept);
     fl_memory_free(pass->wanted);
-    fl_memory_free(pass->stream);
+    fl_compute_release(pass->network->compute, pass->stream);
     fl_rope_release(&pass->rope);
     fl_block_release(&pass->block);
     fl_full_attention_release(&pass->attention);
@@ -104,13 +104,13 @@ size_t fl_frozen_pass_bytes_of(const fl_network *network, size_t tokens) {
 static fl_status reserve(fl_frozen_pass *pass, size_t tokens, fl_error *error) {
     const fl_model_config *config = config_of(pass);
     fl_rope_set_length(&pass->rope, config, tokens);
-    FL_TRY(fl_block_reserve(&pass->block, config, false, tokens, error));
-    FL_TRY(fl_full_attention_reserve(&pass->attention, config, tokens, error));
+    FL_TRY(fl_block_reserve(&pass->block, pass->network, false, tokens, error));
+    FL_TRY(fl_full_attention_reserve(&pass->attention, pass->network, tokens, error));
     if (tokens <= pass->stream_tokens) return FL_OK;
-    fl_memory_free(pass->stream);
+    fl_compute_release(pass->network->compute, pass->stream);
     pass->stream = NULL;
     pass->stream_tokens = 0;
-    FL_TRY(FL_ALLOCATE(&pass->stream, tokens * config->model_dim, error));
+    FL_TRY(fl_compute_floats(pass->network->compute, tokens * config->model_dim, &pass->stream, error));
     pass->stream_tokens = tokens;
     return FL_OK;
 }

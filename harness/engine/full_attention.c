@@ -1,7 +1,5 @@
 #include "harness/engine/full_attention.h"
 
-#include <string.h>
-
 #include "harness/base/memory.h"
 
 static size_t largest_window(const fl_model_config *config) {
@@ -24,16 +22,18 @@ static fl_status reserve_index(fl_full_attention *attention, size_t count, fl_er
     return FL_OK;
 }
 
-fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_model_config *config,
-                                    size_t tokens, fl_error *error) {
+fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_network *network, size_t tokens,
+                                    fl_error *error) {
+    const fl_model_config *config = &network->model->config;
     FL_TRY(reserve_index(attention, tokens + largest_window(config), error));
     if (tokens <= attention->capacity) return FL_OK;
     size_t floats = 0, key = config->kv_heads * config->head_dim;
-    fl_memory_free(attention->storage);
+    fl_compute_release(attention->compute, attention->storage);
+    attention->compute = network->compute;
     attention->storage = NULL;
     attention->capacity = 0;
     FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "attention of a sequence", error));
-    FL_TRY(FL_ALLOCATE(&attention->storage, floats, error));
+    FL_TRY(fl_compute_floats(attention->compute, floats, &attention->storage, error));
     attention->key_rows = attention->storage;
     attention->value_rows = attention->key_rows + tokens * key;
     attention->log_sum_exp = attention->value_rows + tokens * key;
@@ -42,7 +42,7 @@ fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_model
 }
 
 void fl_full_attention_release(fl_full_attention *attention) {
-    fl_memory_free(attention->storage);
+    fl_compute_release(attention->compute, attention->storage);
     fl_memory_free(attention->index);
     *attention = (fl_full_attention){0};
 }
@@ -58,21 +58,19 @@ size_t fl_full_attention_bytes_of(const fl_model_config *config, size_t tokens) 
 }
 
 /* [T][Hkv][D] -> [Hkv][T][D] */
-static void to_rows(const fl_model_config *config, size_t tokens, const float *x, float *rows) {
-    size_t heads = config->kv_heads, dim = config->head_dim;
-    for (size_t t = 0; t < tokens; t++) {
-        for (size_t h = 0; h < heads; h++) {
-            memcpy(rows + (h * tokens + t) * dim, x + (t * heads + h) * dim, dim * sizeof(float));
-        }
+static void to_rows(const fl_network *network, size_t tokens, const float *x, float *rows) {
+    const size_t heads = network->shape.kv_heads, dim = network->shape.head_dim;
+    for (size_t h = 0; h < heads; h++) {
+        fl_compute_copy_rows(network->compute, rows + h * tokens * dim, dim, x + h * dim, heads * dim, tokens,
+                             dim);
     }
 }
 
-void fl_full_attention_from_rows(const fl_model_config *config, size_t tokens, const float *rows, float *x) {
-    size_t heads = config->kv_heads, dim = config->head_dim;
-    for (size_t t = 0; t < tokens; t++) {
-        for (size_t h = 0; h < heads; h++) {
-            memcpy(x + (t * heads + h) * dim, rows + (h * tokens + t) * dim, dim * sizeof(float));
-        }
+void fl_full_attention_from_rows(const fl_network *network, size_t tokens, const float *rows, float *x) {
+    const size_t heads = network->shape.kv_heads, dim = network->shape.head_dim;
+    for (size_t h = 0; h < heads; h++) {
+        fl_compute_copy_rows(network->compute, x + h * dim, heads * dim, rows + h * tokens * dim, dim, tokens,
+                             dim);
     }
 }
 
@@ -80,8 +78,8 @@ fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_n
                                         size_t tokens, fl_block *block) {
     const fl_model_config *config = &network->model->config;
     size_t window = config->sliding_window[layer];
-    to_rows(config, tokens, block->key, attention->key_rows);
-    to_rows(config, tokens, block->value, attention->value_rows);
+    to_rows(network, tokens, block->key, attention->key_rows);
+    to_rows(network, tokens, block->value, attention->value_rows);
     fl_attention_call call = {
         .shape = network->shape,
         .tokens = tokens,

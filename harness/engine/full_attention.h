@@ -10,7 +10,8 @@
 #include "harness/engine/network.h"
 
 typedef struct fl_full_attention {
-    size_t capacity; /* tokens */
+    fl_compute *compute; /* borrowed from the network that made room */
+    size_t capacity;     /* tokens */
     float *storage;
     float *key_rows, *value_rows; /* [Hkv][T][D] */
     float *log_sum_exp;           /* [T][H] */
@@ -19,7 +20,7 @@ typedef struct fl_full_attention {
 } fl_full_attention;
 
 /* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
-fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_model_config *config, size_t tokens,
+fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_network *network, size_t tokens,
                                     fl_error *error);
 void fl_full_attention_release(fl_full_attention *attention);
 size_t fl_full_attention_bytes(const fl_full_attention *attention, const fl_model_config *config);
@@ -31,6 +32,6 @@ fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_n
                                         size_t tokens, fl_block *block);
 
 /* [Hkv][T][D] -> [T][Hkv][D] */
-void fl_full_attention_from_rows(const fl_model_config *config, size_t tokens, const float *rows, float *x);
+void fl_full_attention_from_rows(const fl_network *network, size_t tokens, const float *rows, float *x);
 
 #endif

@@ -40,12 +40,12 @@ fl_status fl_generate_greedy(fl_session *session, const fl_network *network, con
     const fl_model_config *config = &network->model->config;
     generation_work work = {0};
     fl_status status;
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.hidden, config->model_dim, error));
+    FL_TRY_DONE(status, fl_compute_floats(network->compute, config->model_dim, &work.hidden, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.logits, config->vocabulary, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->ids, most, error));
     status = generate(session, network, prompt, tokens, most, stop, &work, out, error);
 done:
-    fl_memory_free(work.hidden);
+    fl_compute_release(network->compute, work.hidden);
     fl_memory_free(work.logits);
     if (status != FL_OK) fl_generation_release(out);
     return status;
@@ -188,7 +188,8 @@ static fl_status prepare(fl_sampler *sampler, const fl_mechanism *mechanism, siz
     const fl_generation_options *options = sampler->options;
     const fl_model_config *config = &network->model->config;
     size_t scratch = fl_threads_count(network->compute->threads) * config->vocabulary;
-    FL_TRY(FL_ALLOCATE(&sampler->hidden, FL_GENERATION_BATCH * config->model_dim, error));
+    FL_TRY(fl_compute_floats(network->compute, FL_GENERATION_BATCH * config->model_dim, &sampler->hidden,
+                             error));
     FL_TRY(FL_ALLOCATE(&sampler->logits, lanes * config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->start_logits, config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->scratch, scratch, error));
@@ -206,7 +207,7 @@ static void release_sampler(fl_sampler *sampler) {
         fl_memory_free(sampler->lanes[i].ids);
     }
     fl_session_destroy(sampler->prompt);
-    fl_memory_free(sampler->hidden);
+    fl_compute_release(sampler->network->compute, sampler->hidden);
     fl_memory_free(sampler->logits);
     fl_memory_free(sampler->start_logits);
     fl_memory_free(sampler->scratch);

@@ -8,15 +8,18 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/compute.h"
 
 typedef struct fl_key_value_cache {
+    fl_compute *compute;       /* borrowed */
     size_t kv_heads, head_dim; /* Hkv, D */
     size_t window;             /* 0 = full attention */
     size_t start, count, capacity;
     float *key, *value; /* [Hkv][capacity][D], owned */
 } fl_key_value_cache;
 
-void fl_key_value_cache_init(fl_key_value_cache *cache, size_t kv_heads, size_t head_dim, size_t window);
+void fl_key_value_cache_init(fl_key_value_cache *cache, fl_compute *compute, size_t kv_heads, size_t head_dim,
+                             size_t window);
 void fl_key_value_cache_release(fl_key_value_cache *cache);
 void fl_key_value_cache_clear(fl_key_value_cache *cache); /* no rows; memory is kept */
 

@@ -7,20 +7,21 @@ static size_t floats_per_token(const fl_model_config *config) {
     return config->query_heads * config->head_dim + config->model_dim;
 }
 
-static fl_status reserve(fl_layer_error *scratch, const fl_model_config *config, size_t tokens,
-                         fl_error *error) {
+static fl_status reserve(fl_layer_error *scratch, const fl_network *network, size_t tokens, fl_error *error) {
+    const fl_model_config *config = &network->model->config;
     if (tokens <= scratch->capacity) return FL_OK;
     size_t floats = 0;
     fl_layer_error_release(scratch);
     FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "error of a layer", error));
-    FL_TRY(FL_ALLOCATE(&scratch->mix, floats, error));
+    scratch->compute = network->compute;
+    FL_TRY(fl_compute_floats(scratch->compute, floats, &scratch->mix, error));
     scratch->difference = scratch->mix + tokens * config->query_heads * config->head_dim;
     scratch->capacity = tokens;
     return FL_OK;
 }
 
 void fl_layer_error_release(fl_layer_error *scratch) {
-    fl_memory_free(scratch->mix);
+    fl_compute_release(scratch->compute, scratch->mix);
     *scratch = (fl_layer_error){0};
 }
 
@@ -76,7 +77,7 @@ fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network,
                              fl_exact_share *exact, double weight, bool normalise, float *gradient_parameters,
                              double *loss, fl_error *error) {
     fl_mixer_tape *tape = NULL;
-    FL_TRY(reserve(scratch, &network->model->config, target->tokens, error));
+    FL_TRY(reserve(scratch, network, target->tokens, error));
     fl_status status = run(scratch, network, mechanism, target, exact, weight,
                            normalise ? target->variance : 1.0, &tape, gradient_parameters, loss, error);
     fl_mixer_tape_destroy(tape);

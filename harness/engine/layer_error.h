@@ -14,7 +14,8 @@
 
 /* Scratch, reused from call to call. Starts all zero. */
 typedef struct fl_layer_error {
-    size_t capacity; /* tokens */
+    fl_compute *compute; /* borrowed from the network of the first run */
+    size_t capacity;     /* tokens */
     float *mix;        /* [T][H][D] */
     float *difference; /* [T][E] */
 } fl_layer_error;

@@ -91,8 +91,9 @@ static fl_status find_shares(fl_layer_fit *fit, const fl_training_group *group, 
     const fl_mechanism **mechanisms = NULL;
     FL_TRY(FL_ALLOCATE(&mechanisms, group->count, error));
     for (size_t i = 0; i < group->count; i++) mechanisms[i] = group->members[i].job->mechanism;
-    fl_status status = fl_exact_shares_create(mechanisms, group->count, &group->network->shape,
-                                              fl_training_group_longest(group), &fit->shares, error);
+    fl_status status =
+        fl_exact_shares_create(group->network->compute, mechanisms, group->count, &group->network->shape,
+                               fl_training_group_longest(group), &fit->shares, error);
     fl_memory_free(mechanisms);
     return status;
 }

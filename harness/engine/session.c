@@ -25,6 +25,7 @@ struct fl_session {
     fl_block block;
     float *stream; /* [stream_tokens][E] */
     size_t stream_tokens;
+    fl_array rows; /* [FL_SESSION_BLOCK] int32: numbers of wanted tokens; none until some are */
 };
 
 static const fl_model_config *config_of(const fl_session *session) {
@@ -33,14 +34,22 @@ static const fl_model_config *config_of(const fl_session *session) {
 
 static fl_status reserve_activations(fl_session *session, size_t tokens, fl_error *error) {
     size_t rank = session->mechanism != NULL ? session->mechanism->variant->lora_rank : 0;
-    FL_TRY(fl_block_reserve(&session->block, config_of(session), false, tokens, error));
+    FL_TRY(fl_block_reserve(&session->block, session->network, false, tokens, error));
     FL_TRY(fl_block_reserve_adapter(&session->block, rank, tokens, error));
     if (tokens <= session->stream_tokens) return FL_OK;
-    fl_memory_free(session->stream);
+    fl_compute *compute = session->network->compute;
+    fl_compute_release(compute, session->stream);
+    session->stream = NULL;
     session->stream_tokens = 0;
-    FL_TRY(FL_ALLOCATE(&session->stream, tokens * config_of(session)->model_dim, error));
+    FL_TRY(fl_compute_floats(compute, tokens * config_of(session)->model_dim, &session->stream, error));
     session->stream_tokens = tokens;
     return FL_OK;
+}
+
+static fl_status reserve_rows(fl_session *session, fl_error *error) {
+    fl_compute *compute = session->network->compute;
+    if (fl_array_is(session->rows)) return FL_OK;
+    return compute->ops->allocate(compute, FL_SESSION_BLOCK, FL_INT32, &session->rows, error);
 }
 
 static fl_status create_layers(fl_session *session, fl_error *error) {
@@ -49,7 +58,8 @@ static fl_status create_layers(fl_session *session, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&session->layers, config->layers, error));
     for (size_t l = 0; l < config->layers; l++) {
         fl_session_layer *layer = &session->layers[l];
-        fl_key_value_cache_init(&layer->cache, config->kv_heads, config->head_dim, config->sliding_window[l]);
+        fl_key_value_cache_init(&layer->cache, session->network->compute, config->kv_heads, config->head_dim,
+                                config->sliding_window[l]);
         if (mechanism == NULL || fl_variant_layer_is_softmax(mechanism->variant, l)) continue;
         FL_TRY(fl_mixer_create(session->network->compute, mechanism, l, &layer->mixer, error));
     }
@@ -83,7 +93,8 @@ void fl_session_destroy(fl_session *session) {
     }
     fl_memory_free(session->layers);
     fl_memory_free(session->index);
-    fl_memory_free(session->stream);
+    fl_compute_release(session->network->compute, session->stream);
+    session->network->compute->ops->release(session->network->compute, session->rows);
     fl_rope_release(&session->rope);
     fl_block_release(&session->block);
     fl_memory_free(session);
@@ -204,34 +215,43 @@ typedef struct {
     size_t first, count;
 } fl_wanted_rows;
 
-/* Moves their mix and stream to the front. */
-static void gather(fl_session *session, const fl_wanted_rows *wanted) {
+/* Moves their mix and stream to the front, by way of what lies before the mixing. */
+static fl_status gather(fl_session *session, const fl_wanted_rows *wanted, fl_error *error) {
     const fl_model_config *config = config_of(session);
-    size_t mix = config->query_heads * config->head_dim, width = config->model_dim;
-    for (size_t i = 0; i < wanted->count; i++) {
-        size_t from = wanted->rows[i] - wanted->first;
-        memmove(session->block.mix + i * mix, session->block.mix + from * mix, mix * sizeof(float));
-        memmove(session->stream + i * width, session->stream + from * width, width * sizeof(float));
-    }
+    const size_t mix = config->query_heads * config->head_dim, width = config->model_dim,
+                 rows = wanted->count;
+    fl_compute *compute = session->network->compute;
+    fl_block *block = &session->block;
+    int32_t index[FL_SESSION_BLOCK];
+    FL_TRY(reserve_rows(session, error));
+    for (size_t i = 0; i < rows; i++) index[i] = (int32_t)(wanted->rows[i] - wanted->first);
+    compute->ops->upload(compute, session->rows, index, rows);
+    fl_compute_gather_rows(compute, block->query, mix, block->mix, mix, session->rows, rows, mix);
+    fl_compute_copy(compute, block->mix, block->query, rows * mix);
+    fl_compute_gather_rows(compute, block->attention_input, width, session->stream, width, session->rows,
+                           rows, width);
+    fl_compute_copy(compute, session->stream, block->attention_input, rows * width);
+    return FL_OK;
 }
 
 /* After mixing: the rest of the layer, and after the last one of the model, into hidden (NULL: not wanted).
  * wanted NULL: all tokens. */
-static void finish_layer(fl_session *session, size_t layer, const fl_adapter *adapter, size_t tokens,
-                         const fl_wanted_rows *wanted, float *hidden) {
+static fl_status finish_layer(fl_session *session, size_t layer, const fl_adapter *adapter, size_t tokens,
+                              const fl_wanted_rows *wanted, float *hidden, fl_error *error) {
     const fl_network *network = session->network;
     const fl_model_config *config = config_of(session);
     bool last = layer + 1 == config->layers;
     if (last && wanted != NULL) {
-        gather(session, wanted);
+        FL_TRY(gather(session, wanted, error));
         tokens = wanted->count;
     }
-    if (tokens == 0) return;
+    if (tokens == 0) return FL_OK;
     fl_block_attention_output(network, layer, adapter, tokens, session->stream, &session->block);
     fl_block_feed_forward(network, layer, tokens, session->stream, &session->block);
-    if (!last || hidden == NULL) return;
+    if (!last || hidden == NULL) return FL_OK;
     network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, session->stream,
                                     network->final_norm, config->norm_epsilon, hidden);
+    return FL_OK;
 }
 
 static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens, size_t first,
@@ -243,7 +263,7 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
     fl_block_project(network, layer, &session->rope, &adapter, tokens, first, session->stream, block);
     const fl_rows rows = rows_from(session, block, 0, tokens);
     FL_TRY(mix(session, layer, &rows, error));
-    finish_layer(session, layer, &adapter, tokens, wanted, hidden);
+    FL_TRY(finish_layer(session, layer, &adapter, tokens, wanted, hidden, error));
     if (observer == NULL || observer->layer == NULL) return FL_OK;
     fl_layer_view view = {
         .layer = layer,
@@ -270,7 +290,7 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     size_t floats = tokens * config->model_dim;
     FL_TRY(reserve_activations(session, tokens, error));
     compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
-    if (embedding != NULL) memcpy(embedding, session->stream, floats * sizeof(float));
+    if (embedding != NULL) fl_compute_copy(compute, embedding, session->stream, floats);
     for (size_t l = 0; l < config->layers; l++) {
         FL_TRY(fl_network_go_on(network, error));
         FL_TRY(forward_layer(session, l, tokens, session->position, wanted, hidden, observer, error));
@@ -360,8 +380,7 @@ static fl_status forward_branches_layer(fl_session *session, const fl_session_br
         if (written < branches->written[i]) branches->written[i] = written;
     }
     const fl_wanted_rows wanted = {branches->rows, 0, branches->row_count};
-    finish_layer(session, layer, &adapter, tokens, &wanted, branches->hidden);
-    return FL_OK;
+    return finish_layer(session, layer, &adapter, tokens, &wanted, branches->hidden, error);
 }
 
 fl_status fl_session_forward_branches(fl_session *session, const fl_session_branches *branches,
@@ -404,8 +423,7 @@ static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, 
         const fl_rows row = rows_from(first, block, i, 1);
         FL_TRY(mix(sessions[i], layer, &row, error));
     }
-    finish_layer(first, layer, &adapter, count, NULL, hidden);
-    return FL_OK;
+    return finish_layer(first, layer, &adapter, count, NULL, hidden, error);
 }
 
 static fl_status forward_rows(fl_session *const *sessions, size_t count, const int32_t *ids, float *hidden,

@@ -132,7 +132,7 @@ static fl_status adapt_inputs(fl_evaluation *evaluation, const fl_adapter *adapt
                               fl_mixer_call *call, fl_error *error) {
     fl_block *block = &evaluation->adapted;
     if (adapter->rank == 0) return FL_OK;
-    FL_TRY(fl_block_reserve(block, &evaluation->network->model->config, false, view->tokens, error));
+    FL_TRY(fl_block_reserve(block, evaluation->network, false, view->tokens, error));
     FL_TRY(fl_block_reserve_adapter(block, adapter->rank, view->tokens, error));
     fl_block_project_input(evaluation->network, view->layer, &evaluation->rope, adapter, view->tokens,
                            view->first_position, view->attention_input, block);
@@ -575,8 +575,9 @@ static fl_status create(fl_evaluation *evaluation, const fl_mechanism *const *me
         FL_TRY(create_run(evaluation, &evaluation->runs[r], error));
     }
     if (!options->teacher_forced && !options->diagnostics) return FL_OK;
-    FL_TRY(fl_exact_shares_create(mechanisms, count, &evaluation->network->shape, evaluation->block,
-                                  &evaluation->shares, error));
+    FL_TRY(fl_exact_shares_create(evaluation->network->compute, mechanisms, count,
+                                  &evaluation->network->shape, evaluation->block, &evaluation->shares,
+                                  error));
     for (size_t r = 0; r < count; r++) evaluation->runs[r].exact = evaluation->shares.of[r];
     return FL_OK;
 }
