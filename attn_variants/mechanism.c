@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variants/merge.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "harness/model/checkpoint.h"

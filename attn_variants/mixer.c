@@ -7,6 +7,25 @@
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 
+fl_mixer_tensor fl_mixer_tensor_find(const fl_mixer_plan *plan, const char *name) {
+    const fl_mechanism_tensor *entry = fl_mechanism_find_tensor(plan->mechanism, name);
+    if (entry == NULL) return (fl_mixer_tensor){NULL, NULL};
+    return (fl_mixer_tensor){plan->mechanism->layer[plan->layer] + entry->offset, entry};
+}
+
+float *fl_mixer_tensor_gradient(fl_mixer_tensor tensor, float *parameters) {
+    return parameters == NULL || tensor.entry == NULL ? NULL : parameters + tensor.entry->offset;
+}
+
+static void find_convolution(fl_mixer_plan *plan) {
+    static const char *const names[3][2] = {
+        {"conv.q.weight", "conv.q.bias"}, {"conv.k.weight", "conv.k.bias"}, {"conv.v.weight", "conv.v.bias"}};
+    for (size_t i = 0; i < 3; i++) {
+        plan->conv_weight[i] = fl_mixer_tensor_find(plan, names[i][0]);
+        plan->conv_bias[i] = fl_mixer_tensor_find(plan, names[i][1]);
+    }
+}
+
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism,
                         size_t layer) {
     const fl_variant *variant = mechanism->variant;
@@ -27,8 +46,10 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     plan->delay = waits ? 1 : variant->window;
     /* Without a state every read is 0, so what self_recall measures is the value's length. */
     if (!plan->linear && plan->route == FL_ROUTE_SELF_RECALL) plan->route = FL_ROUTE_VALUE_NORM;
+    plan->window_factor = fl_mixer_tensor_find(plan, "merge.window_factor");
     if (!plan->linear) return;
     fl_mixer_projections_find(plan);
+    find_convolution(plan);
     plan->micro_steps = plan->own ? 1 : fl_rule_micro_steps(rule, variant->rule_options);
     plan->key_dim =
         plan->own ? shape->head_dim : fl_rule_key_dim(rule, shape->head_dim, variant->rule_options);
@@ -38,9 +59,9 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     plan->layout = fl_write_layout_of(rule, variant, shape->query_heads, plan->micro_steps, plan->key_dim,
                                       plan->value_dim);
     for (size_t i = 0; i < rule->parameter_count; i++) {
-        plan->parameters[i] = !fl_rule_parameter_used(rule, i, variant->rule_options)
-                                  ? NULL
-                                  : fl_mechanism_find(mechanism, layer, rule->parameters[i].name);
+        if (!fl_rule_parameter_used(rule, i, variant->rule_options)) continue;
+        plan->rule_tensors[i] = fl_mixer_tensor_find(plan, rule->parameters[i].name);
+        plan->parameters[i] = plan->rule_tensors[i].values;
     }
 }
 

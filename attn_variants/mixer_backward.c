@@ -83,12 +83,6 @@ static void release_work(fl_backward_work *work) {
     fl_memory_free(work->step_of);
 }
 
-/* The gradient of a tensor inside the caller's block, or NULL. */
-static float *gradient_of(const fl_backward_work *work, const char *name) {
-    const fl_mechanism_tensor *tensor = fl_mechanism_find_tensor(work->plan->mechanism, name);
-    return work->parameters == NULL || tensor == NULL ? NULL : work->parameters + tensor->offset;
-}
-
 /* Merge and exact set. */
 
 static void merge_backward(fl_backward_work *work, const float *gradient_output) {
@@ -100,8 +94,9 @@ static void merge_backward(fl_backward_work *work, const float *gradient_output)
                                     .exact = work->merged_exact,
                                     .log_sum_exp = work->merged_log,
                                     .largest = work->merged_largest,
-                                    .window_factor = gradient_of(work, "merge.window_factor")};
-    fl_merge_backward(plan->compute->threads, &call, &gradients);
+                                    .window_factor =
+                                        fl_mixer_tensor_gradient(plan->window_factor, work->parameters)};
+    plan->compute->ops->merge_backward(plan->compute, &call, &gradients);
 }
 
 /* Rows of the exact set back to tokens: in a fresh mixer entry i is token i. */
@@ -142,7 +137,8 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
 /* Gradients of the rule's own parameters, in its order; of those not in use NULL. */
 static void rule_gradients(const fl_backward_work *work, float **out) {
     const fl_rule *rule = work->plan->rule;
-    for (size_t i = 0; i < rule->parameter_count; i++) out[i] = gradient_of(work, rule->parameters[i].name);
+    for (size_t i = 0; i < rule->parameter_count; i++)
+        out[i] = fl_mixer_tensor_gradient(work->plan->rule_tensors[i], work->parameters);
 }
 
 static fl_status own_backward(fl_backward_work *work, fl_error *error) {
@@ -286,8 +282,6 @@ static void inputs_backward(fl_backward_work *work) {
     const fl_mixer_plan *plan = work->plan;
     const fl_mixer_block *block = work->block;
     size_t heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
-    static const char *const names[3][2] = {
-        {"conv.q.weight", "conv.q.bias"}, {"conv.k.weight", "conv.k.bias"}, {"conv.v.weight", "conv.v.bias"}};
     const float *inputs[3] = {block->query, block->key, block->value};
     float *outputs[3] = {work->query, work->key, work->value};
     for (size_t i = 0; i < 3; i++) {
@@ -299,11 +293,11 @@ static void inputs_backward(fl_backward_work *work) {
                                        .head_dim = head_dim,
                                        .kernel = plan->variant->conv_kernel,
                                        .input = inputs[i],
-                                       .weight =
-                                           fl_mechanism_find(plan->mechanism, plan->layer, names[i][0])};
-            fl_short_conv_gradients gradients = {work->linear[i], outputs[i], gradient_of(work, names[i][0]),
-                                                 gradient_of(work, names[i][1])};
-            fl_short_conv_backward(plan->compute->threads, &call, &gradients);
+                                       .weight = plan->conv_weight[i].values};
+            fl_short_conv_gradients gradients = {
+                work->linear[i], outputs[i], fl_mixer_tensor_gradient(plan->conv_weight[i], work->parameters),
+                fl_mixer_tensor_gradient(plan->conv_bias[i], work->parameters)};
+            plan->compute->ops->short_conv_backward(plan->compute, &call, &gradients);
             continue;
         }
         for (size_t at = 0; work->inputs && at < block->tokens * heads; at++) {
@@ -398,7 +392,7 @@ fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, si
     if (call->output == NULL || call->tokens == 0) return FL_OK;
     fl_merge_call merge = fl_mixer_merge_call(&(*out)->block);
     merge.output = call->output;
-    fl_merge_run(compute->threads, &merge);
+    compute->ops->merge(compute, &merge);
     return FL_OK;
 }
 

@@ -234,7 +234,7 @@ fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block) {
         .exact = plan->exact ? scratch->exact : NULL,
         .log_sum_exp = scratch->log_sum_exp,
         .largest = scratch->largest,
-        .window_factor = fl_mechanism_find(plan->mechanism, plan->layer, "merge.window_factor"),
+        .window_factor = plan->window_factor.values,
         .output = block->output,
     };
 }
@@ -287,7 +287,7 @@ static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
     fl_mixer *mixer = block->mixer;
     FL_TRY(compute_block(block, true, true, error));
     fl_merge_call merge = fl_mixer_merge_call(block);
-    fl_merge_run(mixer->plan.compute->threads, &merge);
+    mixer->plan.compute->ops->merge(mixer->plan.compute, &merge);
     for (size_t step = 0; mixer->plan.linear && step < block->tokens; step++) {
         mixer->tokens_written += block->scratch->written[step] != FL_POSITION_NONE;
     }

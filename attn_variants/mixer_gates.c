@@ -8,21 +8,19 @@
 
 /* The layer's tensors. */
 
-static const float *find(const fl_mixer_plan *plan, const char *name, const char *part,
-                         const fl_mechanism_tensor **entry) {
-    char full[sizeof(*entry)->name];
+static fl_mixer_tensor find(const fl_mixer_plan *plan, const char *name, const char *part) {
+    char full[sizeof((fl_mechanism_tensor *)0)->name];
     snprintf(full, sizeof full, "%s.%s", name, part);
-    *entry = fl_mechanism_find_tensor(plan->mechanism, full);
-    return *entry == NULL ? NULL : plan->mechanism->layer[plan->layer] + (*entry)->offset;
+    return fl_mixer_tensor_find(plan, full);
 }
 
 static void find_tensors(const fl_mixer_plan *plan, fl_mixer_projection *projection, const char *name) {
-    projection->first = find(plan, name, "w1", &projection->first_entry);
-    bool low_rank = projection->first != NULL;
-    projection->weight = find(plan, name, low_rank ? "w2" : "weight", &projection->weight_entry);
-    projection->bias = find(plan, name, "bias", &projection->bias_entry);
-    projection->rate = find(plan, name, "a_log", &projection->rate_entry);
-    projection->rank = low_rank ? projection->first_entry->shape[1] : 0;
+    projection->first = find(plan, name, "w1");
+    bool low_rank = projection->first.values != NULL;
+    projection->weight = find(plan, name, low_rank ? "w2" : "weight");
+    projection->bias = find(plan, name, "bias");
+    projection->rate = find(plan, name, "a_log");
+    projection->rank = low_rank ? projection->first.entry->shape[1] : 0;
 }
 
 static float constant_of(fl_gate_activation activation, double value) {
@@ -82,7 +80,7 @@ size_t fl_mixer_largest_rank(const fl_mixer_plan *plan) {
 /* Forward. */
 
 static void activate(const fl_mixer_projection *projection, float rate, size_t count, float *x) {
-    if (projection->rate != NULL) { /* log a = -exp(a_log) softplus(x) */
+    if (projection->rate.values != NULL) { /* log a = -exp(a_log) softplus(x) */
         fl_vector_softplus(count, x, x);
         for (size_t i = 0; i < count; i++) x[i] *= -rate;
     } else if (projection->activation == FL_ACTIVATE_LOG_SIGMOID) {
@@ -94,13 +92,13 @@ static void activate(const fl_mixer_projection *projection, float rate, size_t c
 }
 
 static float rate_of(const fl_mixer_projection *projection, size_t head) {
-    return projection->rate == NULL ? 0.0f : expf(projection->rate[head]);
+    return projection->rate.values == NULL ? 0.0f : expf(projection->rate.values[head]);
 }
 
 void fl_mixer_activate(const fl_mixer_plan *plan, size_t index, size_t head, float *x) {
     const fl_mixer_projection *projection = &plan->projections[index];
     if (!projection->projected || index == FL_PROJECT_BETA) return;
-    const float *bias = projection->bias + head * projection->width;
+    const float *bias = projection->bias.values + head * projection->width;
     for (size_t i = 0; i < projection->width; i++) x[i] += bias[i];
     activate(projection, rate_of(projection, head), projection->width, x);
 }
@@ -118,13 +116,13 @@ static void project(const fl_mixer_block *block, size_t index) {
     size_t columns = plan->shape.query_heads * projection->width, rank = projection->rank;
     float *output = block->scratch->projected[index], *low = block->scratch->low[index];
     if (rank == 0) {
-        multiply(plan, block->tokens, columns, plan->shape.model_dim, block->input, projection->weight,
+        multiply(plan, block->tokens, columns, plan->shape.model_dim, block->input, projection->weight.values,
                  output);
         return;
     }
-    multiply(plan, block->tokens, rank, plan->shape.model_dim, block->input, projection->first, low);
+    multiply(plan, block->tokens, rank, plan->shape.model_dim, block->input, projection->first.values, low);
     for (size_t i = 0; projection->bounded && i < block->tokens * rank; i++) low[i] = tanhf(low[i]);
-    multiply(plan, block->tokens, columns, rank, low, projection->weight, output);
+    multiply(plan, block->tokens, columns, rank, low, projection->weight.values, output);
 }
 
 void fl_mixer_project(const fl_mixer_block *block) {
@@ -143,7 +141,7 @@ void fl_mixer_project(const fl_mixer_block *block) {
         if (i != FL_PROJECT_BETA || !projection->projected) continue;
         for (size_t token = 0; token < block->tokens; token++) {
             for (size_t head = 0; head < heads; head++)
-                values[token * heads + head] += projection->bias[head];
+                values[token * heads + head] += projection->bias.values[head];
         }
         activate(projection, 0.0f, count, values);
     }
@@ -202,7 +200,7 @@ static void activation_backward_token(void *context, size_t token, size_t worker
     size_t width = projection->width, columns = work->heads * width;
     const float *activated = work->activated + token * columns;
     float *gradient = work->gradient + token * columns;
-    if (projection->rate != NULL) {
+    if (projection->rate.values != NULL) {
         for (size_t head = 0; head < work->heads; head++)
             decay_backward(rate_of(projection, head), width, activated + head * width,
                            gradient + head * width);
@@ -228,10 +226,6 @@ static void rate_backward(const fl_activation_work *work, size_t tokens, float *
     }
 }
 
-static float *inside(float *parameters, const fl_mechanism_tensor *entry) {
-    return parameters == NULL || entry == NULL ? NULL : parameters + entry->offset;
-}
-
 /* x [T][columns] = input [T][inner] W: adds to W's gradient, and to (or over) the input's when wanted. */
 static void multiply_backward(const fl_mixer_block *block, size_t columns, size_t inner, const float *input,
                               const float *gradient, const float *weight, float *gradient_weight,
@@ -253,25 +247,25 @@ static void projection_backward(const fl_mixer_block *block, size_t index, float
     const fl_mixer_projection *projection = &plan->projections[index];
     size_t heads = plan->shape.query_heads, columns = heads * projection->width, rank = projection->rank;
     fl_activation_work work = {projection, heads, block->scratch->projected[index], gradient};
-    float *rates = inside(parameters, projection->rate_entry);
+    float *rates = fl_mixer_tensor_gradient(projection->rate, parameters);
     if (rates != NULL) rate_backward(&work, block->tokens, rates);
     fl_threads_for(plan->compute->threads, block->tokens, activation_backward_token, &work);
-    float *bias = inside(parameters, projection->bias_entry);
+    float *bias = fl_mixer_tensor_gradient(projection->bias, parameters);
     for (size_t token = 0; bias != NULL && token < block->tokens; token++) {
         for (size_t i = 0; i < columns; i++) bias[i] += gradient[token * columns + i];
     }
-    float *of_weight = inside(parameters, projection->weight_entry);
+    float *of_weight = fl_mixer_tensor_gradient(projection->weight, parameters);
     if (rank == 0) {
-        multiply_backward(block, columns, plan->shape.model_dim, block->input, gradient, projection->weight,
-                          of_weight, gradient_input, true);
+        multiply_backward(block, columns, plan->shape.model_dim, block->input, gradient,
+                          projection->weight.values, of_weight, gradient_input, true);
         return;
     }
     const float *kept = block->scratch->low[index];
-    multiply_backward(block, columns, rank, kept, gradient, projection->weight, of_weight, low, false);
+    multiply_backward(block, columns, rank, kept, gradient, projection->weight.values, of_weight, low, false);
     for (size_t i = 0; projection->bounded && i < block->tokens * rank; i++)
         low[i] *= 1.0f - kept[i] * kept[i];
-    multiply_backward(block, rank, plan->shape.model_dim, block->input, low, projection->first,
-                      inside(parameters, projection->first_entry), gradient_input, true);
+    multiply_backward(block, rank, plan->shape.model_dim, block->input, low, projection->first.values,
+                      fl_mixer_tensor_gradient(projection->first, parameters), gradient_input, true);
 }
 
 void fl_mixer_projections_backward(const fl_mixer_block *block, float *const *gradients, float *low,

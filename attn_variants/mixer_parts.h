@@ -9,13 +9,17 @@
 
 #include "attn_variants/cache_routing.h"
 #include "attn_variants/exact_set.h"
-#include "attn_variants/merge.h"
 #include "attn_variants/mixer.h"
-#include "attn_variants/short_conv.h"
 #include "attn_variants/write_rows.h"
 
 /* Gate, beta, then the rule's factors. */
 enum { FL_PROJECT_GATE = 0, FL_PROJECT_BETA, FL_PROJECT_FACTORS, FL_PROJECTIONS = FL_PROJECT_FACTORS + FL_RULE_MAX_FACTORS };
+
+/* A tensor of the layer, found once; both members NULL: there is none. */
+typedef struct fl_mixer_tensor {
+    const float *values;
+    const fl_mechanism_tensor *entry;
+} fl_mixer_tensor;
 
 /* activation(h W + bias) or activation(f(h W1) W2 + bias), with the layer's tensors found once. */
 typedef struct fl_mixer_projection {
@@ -26,9 +30,8 @@ typedef struct fl_mixer_projection {
     float maximum;              /* of a sigmoid: beta in (0, maximum) */
     bool projected;             /* else every value is `constant` */
     float constant;
-    const float *first, *weight, *bias; /* [E][rank], [E or rank][H*width], [H*width] */
-    const float *rate;          /* [H], or NULL: log a = -exp(rate) softplus(x) in place of log sigmoid(x) */
-    const fl_mechanism_tensor *first_entry, *weight_entry, *bias_entry, *rate_entry;
+    fl_mixer_tensor first, weight, bias; /* [E][rank], [E or rank][H*width], [H*width] */
+    fl_mixer_tensor rate;       /* [H], or none: log a = -exp(rate) softplus(x) in place of log sigmoid(x) */
 } fl_mixer_projection;
 
 /* Everything that follows from mechanism and layer alone. */
@@ -48,11 +51,18 @@ typedef struct fl_mixer_plan {
     size_t delay;               /* tokens between a token and its write: the window, or 1 where reads come before */
     size_t state_floats;        /* a head */
     fl_write_layout layout;
-    const float *parameters[FL_RULE_MAX_PARAMETERS];
+    fl_mixer_tensor rule_tensors[FL_RULE_MAX_PARAMETERS]; /* of the rule's own; none where it is not in use */
+    const float *parameters[FL_RULE_MAX_PARAMETERS]; /* their values, as rules take them */
+    fl_mixer_tensor conv_weight[3], conv_bias[3];    /* of q, k, v */
+    fl_mixer_tensor window_factor;
 } fl_mixer_plan;
 
 /* In mixer.c; also used by the backward pass. */
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism, size_t layer);
+/* A tensor by its name in the layer's table. */
+fl_mixer_tensor fl_mixer_tensor_find(const fl_mixer_plan *plan, const char *name);
+/* Where its gradient lies in a block laid out as the layer's parameters; NULL without block or tensor. */
+float *fl_mixer_tensor_gradient(fl_mixer_tensor tensor, float *parameters);
 /* A rule's input without a token. */
 fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head);
 /* Starts a fresh timeline from a call's initial state, when it gives one. */

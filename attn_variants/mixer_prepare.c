@@ -16,8 +16,6 @@ size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position) {
 static void convolve(const fl_mixer_block *block) {
     fl_mixer *mixer = block->mixer;
     const fl_mixer_plan *plan = &mixer->plan;
-    static const char *const names[3][2] = {
-        {"conv.q.weight", "conv.q.bias"}, {"conv.k.weight", "conv.k.bias"}, {"conv.v.weight", "conv.v.bias"}};
     const float *inputs[3] = {block->query, block->key, block->value};
     if (plan->variant->conv_kernel == 0) return;
     for (size_t i = 0; i < 3; i++) {
@@ -28,12 +26,12 @@ static void convolve(const fl_mixer_block *block) {
                                    .kernel = plan->variant->conv_kernel,
                                    .input = inputs[i],
                                    .history = mixer->history[i],
-                                   .weight = fl_mechanism_find(plan->mechanism, plan->layer, names[i][0]),
-                                   .bias = fl_mechanism_find(plan->mechanism, plan->layer, names[i][1]),
+                                   .weight = plan->conv_weight[i].values,
+                                   .bias = plan->conv_bias[i].values,
                                    .taps = block->scratch->taps,
                                    .output = block->scratch->convolved[i]};
-        fl_short_conv_run(plan->compute->threads, &call);
-        fl_short_conv_remember(&call, mixer->history[i]);
+        plan->compute->ops->short_conv(plan->compute, &call);
+        plan->compute->ops->short_conv_remember(plan->compute, &call, mixer->history[i]);
     }
 }
 

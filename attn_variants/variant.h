@@ -11,17 +11,10 @@
 
 #include "attn_variants/attn_variant.h"
 #include "harness/base/status.h"
+#include "harness/compute/merge.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
 
-/* How the exact set's softmax and the linear read become one output (merge.h has the formulas). */
-typedef enum fl_merge {
-    FL_MERGE_SUM = 0,
-    FL_MERGE_HALF,
-    FL_MERGE_SHARED_NORMALISER,
-    FL_MERGE_LOLCATS,          /* gamma, the exact part's maximum subtracted from its own exponents only */
-    FL_MERGE_LOLCATS_INVARIANT /* gamma, the maximum subtracted on both sides: its value does not matter */
-} fl_merge;
 typedef enum fl_gate_source { FL_GATE_PROJECTED = 0, FL_GATE_CONSTANT } fl_gate_source;
 /* log a = log sigmoid(x), the paper's; or log a = -exp(a_log) softplus(x), as GDN, KDA, GDN-2, Comba and DeltaProduct publish
  * it, with a_log [H] trainable. The first is the second with a_log = 0 (and x for -x, which a projection absorbs). */

@@ -43,6 +43,11 @@ static const fl_compute_ops cpu_ops = {
     .attention_backward = fl_cpu_attention_backward,
     .recurrence = fl_cpu_recurrence,
     .recurrence_backward = fl_cpu_recurrence_backward,
+    .short_conv = fl_cpu_short_conv,
+    .short_conv_remember = fl_cpu_short_conv_remember,
+    .short_conv_backward = fl_cpu_short_conv_backward,
+    .merge = fl_cpu_merge,
+    .merge_backward = fl_cpu_merge_backward,
     .destroy = cpu_destroy,
 };
 

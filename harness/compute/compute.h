@@ -17,7 +17,9 @@
 #include "harness/base/status.h"
 #include "harness/base/threads.h"
 #include "harness/compute/array.h"
+#include "harness/compute/merge.h"
 #include "harness/compute/recurrence.h"
+#include "harness/compute/short_conv.h"
 #include "harness/model/model_config.h"
 #include "harness/model/tensor.h"
 
@@ -127,6 +129,16 @@ typedef struct fl_compute_ops {
     /* The recurrence (recurrence.h). */
     fl_status (*recurrence)(fl_compute *, const fl_recurrence_call *, fl_error *);
     fl_status (*recurrence_backward)(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
+
+    /* The short convolution (short_conv.h). remember: moves the last kernel - 1 tokens of history and input into history.
+     * backward: over one whole sequence. */
+    void (*short_conv)(fl_compute *, const fl_short_conv_call *);
+    void (*short_conv_remember)(fl_compute *, const fl_short_conv_call *, float *history);
+    void (*short_conv_backward)(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);
+
+    /* The merge (merge.h). backward: the call's `output` is not used. */
+    void (*merge)(fl_compute *, const fl_merge_call *);
+    void (*merge_backward)(fl_compute *, const fl_merge_call *, const fl_merge_gradients *);
 
     void (*destroy)(fl_compute *);
 } fl_compute_ops;

@@ -1,7 +1,7 @@
-#include "attn_variants/merge.h"
-
+/* The merge (merge.h). */
 #include <math.h>
 
+#include "harness/compute/cpu_backend.h"
 #include "harness/compute/vector_math.h"
 
 bool fl_merge_has_gamma(fl_merge merge) {
@@ -12,12 +12,14 @@ bool fl_merge_shares_normaliser(fl_merge merge) {
     return merge == FL_MERGE_SHARED_NORMALISER || fl_merge_has_gamma(merge);
 }
 
-double fl_merge_share(double exact_log, double mass) {
+/* Share of the exact part in a merge with one normaliser. exact_log = L, with what gamma and c make of it. */
+static double share_of_exact(double exact_log, double mass) {
     if (mass == 0.0) return 1.0;
     return 1.0 / (1.0 + mass * exp(-exact_log));
 }
 
-double fl_merge_exact_log(const fl_merge_call *call, size_t token, size_t head) {
+/* What the merge makes of L: adds log gamma, subtracts c. */
+static double exact_log_of(const fl_merge_call *call, size_t token, size_t head) {
     size_t at = token * call->heads + head;
     double exact_log = call->log_sum_exp[at];
     if (fl_merge_has_gamma(call->merge)) exact_log -= log1p(exp(-(double)call->window_factor[head]));
@@ -36,8 +38,8 @@ static fl_merge_weights weights_of(const fl_merge_call *call, size_t token, size
     if (call->exact == NULL) return (fl_merge_weights){0.0, scale};
     if (call->merge == FL_MERGE_SUM) return (fl_merge_weights){1.0, scale};
     if (call->merge == FL_MERGE_HALF) return (fl_merge_weights){0.5, 0.5 * scale};
-    double exact_log = fl_merge_exact_log(call, token, head);
-    double share = fl_merge_share(exact_log, mass);
+    double exact_log = exact_log_of(call, token, head);
+    double share = share_of_exact(exact_log, mass);
     /* (1 - p) / z without cancellation: p e^-L, or 1 / z when the exact part is negligible. */
     double of_read = share > 0.5 ? share * exp(-exact_log) : (1.0 - share) * scale;
     return (fl_merge_weights){share, mass == 0.0 ? 0.0 : of_read};
@@ -63,8 +65,8 @@ static void merge_token(void *context, size_t token, size_t worker) {
     }
 }
 
-void fl_merge_run(fl_threads *threads, const fl_merge_call *call) {
-    fl_threads_for(threads, call->tokens, merge_token, (void *)call);
+void fl_cpu_merge(fl_compute *compute, const fl_merge_call *call) {
+    fl_threads_for(compute->threads, call->tokens, merge_token, (void *)call);
 }
 
 typedef struct fl_merge_backward_work {
@@ -114,7 +116,8 @@ static void merge_backward_head(void *context, size_t head, size_t worker) {
     for (size_t token = 0; token < work->call->tokens; token++) merge_head_backward(work, token, head);
 }
 
-void fl_merge_backward(fl_threads *threads, const fl_merge_call *call, const fl_merge_gradients *gradients) {
+void fl_cpu_merge_backward(fl_compute *compute, const fl_merge_call *call,
+                           const fl_merge_gradients *gradients) {
     fl_merge_backward_work work = {call, gradients};
-    fl_threads_for(threads, call->heads, merge_backward_head, &work);
+    fl_threads_for(compute->threads, call->heads, merge_backward_head, &work);
 }

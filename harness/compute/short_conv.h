@@ -4,13 +4,11 @@
  *     y_t[c] = bias[c] + sum_i weight[c][i] x_{t - (kernel - 1) + i}[c],     x = 0 before token 0
  *
  * weight [H*D][kernel], index kernel - 1 is the current token (PyTorch's Conv1d order). The last kernel - 1 tokens are kept
- * between calls, so how a sequence is cut changes nothing. */
-#ifndef FL_ATTN_VARIANTS_SHORT_CONV_H
-#define FL_ATTN_VARIANTS_SHORT_CONV_H
+ * between calls (compute.h: short_conv_remember), so how a sequence is cut changes nothing. */
+#ifndef FL_COMPUTE_SHORT_CONV_H
+#define FL_COMPUTE_SHORT_CONV_H
 
 #include <stddef.h>
-
-#include "harness/base/threads.h"
 
 typedef struct fl_short_conv_call {
     size_t tokens, heads, source_heads, head_dim, kernel; /* output head h reads source head h / (heads / source_heads) */
@@ -22,19 +20,11 @@ typedef struct fl_short_conv_call {
     float *output;         /* [T][heads][D] */
 } fl_short_conv_call;
 
-void fl_short_conv_run(fl_threads *threads, const fl_short_conv_call *call);
-
-/* Moves the last kernel - 1 of history + input into history. */
-void fl_short_conv_remember(const fl_short_conv_call *call, float *history);
-
 /* Gradients over one whole sequence (history all zeros). All but gradient_output are added to; NULL = not wanted. */
 typedef struct fl_short_conv_gradients {
     const float *output;  /* [T][heads][D] */
     float *input;         /* [T][source_heads][D] */
     float *weight, *bias; /* [heads*D][kernel], [heads*D] */
 } fl_short_conv_gradients;
-
-void fl_short_conv_backward(fl_threads *threads, const fl_short_conv_call *call,
-                            const fl_short_conv_gradients *gradients);
 
 #endif

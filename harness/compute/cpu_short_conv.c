@@ -1,6 +1,7 @@
-#include "attn_variants/short_conv.h"
-
+/* The short convolution (short_conv.h). */
 #include <string.h>
+
+#include "harness/compute/cpu_backend.h"
 
 static const float *source_row(const fl_short_conv_call *call, size_t token, size_t tap, size_t head) {
     size_t width = call->source_heads * call->head_dim;
@@ -37,17 +38,18 @@ static void convolve_token(void *context, size_t token, size_t worker) {
     }
 }
 
-void fl_short_conv_run(fl_threads *threads, const fl_short_conv_call *call) {
+void fl_cpu_short_conv(fl_compute *compute, const fl_short_conv_call *call) {
     size_t channels = call->heads * call->head_dim;
     for (size_t channel = 0; channel < channels; channel++) {
         for (size_t tap = 0; tap < call->kernel; tap++) {
             call->taps[tap * channels + channel] = call->weight[channel * call->kernel + tap];
         }
     }
-    fl_threads_for(threads, call->tokens, convolve_token, (void *)call);
+    fl_threads_for(compute->threads, call->tokens, convolve_token, (void *)call);
 }
 
-void fl_short_conv_remember(const fl_short_conv_call *call, float *history) {
+void fl_cpu_short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, float *history) {
+    (void)compute;
     size_t width = call->source_heads * call->head_dim, kept = call->kernel - 1;
     if (call->tokens >= kept) {
         memcpy(history, call->input + (call->tokens - kept) * width, kept * width * sizeof *history);
@@ -149,8 +151,8 @@ static void spread_run(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_short_conv_backward(fl_threads *threads, const fl_short_conv_call *call,
-                            const fl_short_conv_gradients *gradients) {
+void fl_cpu_short_conv_backward(fl_compute *compute, const fl_short_conv_call *call,
+                                const fl_short_conv_gradients *gradients) {
     fl_short_conv_backward_work work = {call, gradients, (call->head_dim + CHANNEL_RUN - 1) / CHANNEL_RUN};
-    fl_threads_for(threads, call->source_heads * work.runs, spread_run, &work);
+    fl_threads_for(compute->threads, call->source_heads * work.runs, spread_run, &work);
 }

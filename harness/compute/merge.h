@@ -12,14 +12,19 @@
  *
  * Computed as p a + (1 - p) y / z with 1 / p = 1 + z e^-L in float64, which neither overflows nor needs a maximum. A kernel
  * mass of 0 (an empty state) reads as 0 and leaves p = 1. */
-#ifndef FL_ATTN_VARIANTS_MERGE_H
-#define FL_ATTN_VARIANTS_MERGE_H
+#ifndef FL_COMPUTE_MERGE_H
+#define FL_COMPUTE_MERGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "attn_variants/variant.h"
-#include "harness/base/threads.h"
+typedef enum fl_merge {
+    FL_MERGE_SUM = 0,
+    FL_MERGE_HALF,
+    FL_MERGE_SHARED_NORMALISER,
+    FL_MERGE_LOLCATS,          /* gamma, the exact part's maximum subtracted from its own exponents only */
+    FL_MERGE_LOLCATS_INVARIANT /* gamma, the maximum subtracted on both sides: its value does not matter */
+} fl_merge;
 
 /* LoLCATs' initial window factor: sigmoid(-2.197) = 0.1. */
 #define FL_MERGE_WINDOW_FACTOR (-2.197)
@@ -42,8 +47,6 @@ typedef struct fl_merge_call {
     float *output;              /* [T][H][D] */
 } fl_merge_call;
 
-void fl_merge_run(fl_threads *threads, const fl_merge_call *call);
-
 typedef struct fl_merge_gradients {
     const float *output;   /* [T][H][D], given; the rest is overwritten */
     float *read;           /* strides of the call's read; other places are left alone. NULL without a linear branch */
@@ -52,13 +55,5 @@ typedef struct fl_merge_gradients {
     float *largest;        /* [T][H], for lolcats only */
     float *window_factor;  /* [H], added to; NULL when not wanted */
 } fl_merge_gradients;
-
-/* Gradients of fl_merge_run; the call's `output` is not used. */
-void fl_merge_backward(fl_threads *threads, const fl_merge_call *call, const fl_merge_gradients *gradients);
-
-/* Share of the exact part in a merge with one normaliser. exact_log = L (with what gamma and c make of it). */
-double fl_merge_share(double exact_log, double mass);
-/* What the merge makes of L: adds log gamma, subtracts c. */
-double fl_merge_exact_log(const fl_merge_call *call, size_t token, size_t head);
 
 #endif
