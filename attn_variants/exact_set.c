@@ -1,7 +1,6 @@
 #include "attn_variants/exact_set.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "harness/base/memory.h"
@@ -185,71 +184,4 @@ fl_status fl_exact_set_copy(fl_exact_set *to, const fl_exact_set *from, fl_error
     if (to->capacity < from->count) FL_TRY(grow(to, from->count + BATCH, error));
     copy_entries(to, from);
     return FL_OK;
-}
-
-typedef struct fl_largest_context {
-    const fl_attention_call *call;
-    float *largest;
-    const float *gradient;
-    float *gradient_query, *gradient_key;
-} fl_largest_context;
-
-/* Index of the key that scores highest for one query, call->keys when it sees none; *score is set. */
-static size_t find_largest(const fl_attention_call *call, size_t token, size_t head, float *score) {
-    size_t heads = call->shape.query_heads, head_dim = call->shape.head_dim,
-           position = call->first_position + token;
-    size_t kv_head = head / (heads / call->shape.kv_heads), best = call->keys;
-    size_t list = call->lifetimes_per_head ? kv_head * call->keys : 0;
-    const float *query = call->query + (token * heads + head) * head_dim;
-    *score = -INFINITY;
-    for (size_t i = 0; i < call->keys; i++) {
-        if (call->position[list + i] > position || call->expiry[list + i] <= position) continue;
-        const float *key = call->key + kv_head * call->key_head_stride + i * head_dim;
-        float dot = 0.0f;
-        for (size_t j = 0; j < head_dim; j++) dot += query[j] * key[j];
-        if (dot * call->shape.scale <= *score) continue;
-        *score = dot * call->shape.scale;
-        best = i;
-    }
-    return best;
-}
-
-static void largest_of_token(void *context, size_t token, size_t worker) {
-    (void)worker;
-    const fl_largest_context *work = context;
-    size_t heads = work->call->shape.query_heads;
-    for (size_t head = 0; head < heads; head++) {
-        find_largest(work->call, token, head, &work->largest[token * heads + head]);
-    }
-}
-
-void fl_exact_set_largest(fl_threads *threads, const fl_attention_call *call, float *largest) {
-    fl_largest_context context = {.call = call, .largest = largest};
-    fl_threads_for(threads, call->tokens, largest_of_token, &context);
-}
-
-static void largest_backward_kv_head(void *context, size_t kv_head, size_t worker) {
-    (void)worker;
-    const fl_largest_context *work = context;
-    const fl_attention_call *call = work->call;
-    size_t heads = call->shape.query_heads, head_dim = call->shape.head_dim,
-           group = heads / call->shape.kv_heads;
-    for (size_t at = 0; at < call->tokens * group; at++) {
-        size_t token = at / group, head = kv_head * group + at % group, row = token * heads + head;
-        float score, slope = work->gradient[row] * call->shape.scale;
-        size_t best = find_largest(call, token, head, &score);
-        if (best == call->keys) continue;
-        size_t of_key = kv_head * call->key_head_stride + best * head_dim;
-        for (size_t j = 0; j < head_dim; j++) {
-            work->gradient_query[row * head_dim + j] += slope * call->key[of_key + j];
-            work->gradient_key[of_key + j] += slope * call->query[row * head_dim + j];
-        }
-    }
-}
-
-void fl_exact_set_largest_backward(fl_threads *threads, const fl_attention_call *call, const float *gradient,
-                                   float *gradient_query, float *gradient_key) {
-    fl_largest_context context = {
-        .call = call, .gradient = gradient, .gradient_query = gradient_query, .gradient_key = gradient_key};
-    fl_threads_for(threads, call->shape.kv_heads, largest_backward_kv_head, &context);
 }

@@ -55,10 +55,4 @@ void fl_exact_set_describe(const fl_exact_set *set, size_t *lifetimes, fl_attent
 /* Makes *to equal to *from, reusing memory where it is large enough. */
 fl_status fl_exact_set_copy(fl_exact_set *to, const fl_exact_set *from, fl_error *error);
 
-/* largest [T][H] = max of scale q.k over the keys each query sees, -inf when none. */
-void fl_exact_set_largest(fl_threads *threads, const fl_attention_call *call, float *largest);
-/* Its gradient: gradient [T][H] given; query [T][H][D] and key (layout of call->key) are added to. */
-void fl_exact_set_largest_backward(fl_threads *threads, const fl_attention_call *call, const float *gradient,
-                                   float *gradient_query, float *gradient_key);
-
 #endif

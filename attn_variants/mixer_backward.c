@@ -120,12 +120,14 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(work->block, &call, &lifetimes, error));
     if (!known) call.output = call.log_sum_exp = NULL;
-    compute->ops->attention_backward(compute, &call, work->merged_exact, shares ? work->merged_log : NULL,
-                                     work->query, work->key_rows, work->value_rows);
-    if (plan->variant->merge == FL_MERGE_LOLCATS && shares) {
-        fl_exact_set_largest_backward(compute->threads, &call, work->merged_largest, work->query,
-                                      work->key_rows);
-    }
+    bool largest = plan->variant->merge == FL_MERGE_LOLCATS && shares;
+    fl_attention_gradients gradients = {.output = work->merged_exact,
+                                        .log_sum_exp = shares ? work->merged_log : NULL,
+                                        .largest = largest ? work->merged_largest : NULL,
+                                        .query = work->query,
+                                        .key = work->key_rows,
+                                        .value = work->value_rows};
+    compute->ops->attention_backward(compute, &call, &gradients);
     fl_memory_free(lifetimes);
     add_rows(work, work->key_rows, work->key);
     add_rows(work, work->value_rows, work->value);

@@ -205,14 +205,14 @@ static fl_status attend(fl_mixer_block *block, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     bool by_mass = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
     bool known = by_mass || block->exact_known; /* by_mass: done while routing */
-    if (known && plan->variant->merge != FL_MERGE_LOLCATS) return FL_OK;
+    bool largest = plan->variant->merge == FL_MERGE_LOLCATS;
+    if (known && !largest) return FL_OK;
     fl_attention_call call;
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(block, &call, &lifetimes, error));
-    if (!known) plan->compute->ops->attention(plan->compute, &call);
-    if (plan->variant->merge == FL_MERGE_LOLCATS) {
-        fl_exact_set_largest(plan->compute->threads, &call, block->scratch->largest);
-    }
+    if (known) call.output = call.log_sum_exp = NULL;
+    call.largest = largest ? block->scratch->largest : NULL;
+    plan->compute->ops->attention(plan->compute, &call);
     fl_memory_free(lifetimes);
     return FL_OK;
 }

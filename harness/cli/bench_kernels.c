@@ -104,8 +104,11 @@ static fl_status run_attention(void *context, fl_error *error) {
 static fl_status run_attention_backward(void *context, fl_error *error) {
     (void)error;
     attention_case *c = context;
-    c->compute->ops->attention_backward(c->compute, &c->call, c->call.query, NULL, c->gradient_query,
-                                        c->gradient_key, c->gradient_value);
+    fl_attention_gradients gradients = {.output = c->call.query,
+                                        .query = c->gradient_query,
+                                        .key = c->gradient_key,
+                                        .value = c->gradient_value};
+    c->compute->ops->attention_backward(c->compute, &c->call, &gradients);
     return FL_OK;
 }
 

@@ -42,9 +42,18 @@ typedef struct fl_attention_call {
     const size_t *position;   /* [S] (lifetimes_per_head false) or [Hkv][S]; ascending within a head */
     const size_t *expiry;     /* same shape; NULL = never */
     bool lifetimes_per_head;
-    float *output;            /* [T][H][D], normalised by the softmax over the visible keys */
-    float *log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k), or NULL */
+    float *output;            /* [T][H][D], normalised by the softmax over the visible keys; this and the next two: NULL = not wanted */
+    float *log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k) */
+    float *largest;           /* [T][H] max of scale q.k over the visible keys, -inf without any */
 } fl_attention_call;
+
+/* Gradients of the call's results, given (NULL = 0), and of its inputs (NULL = not wanted). The largest score's goes to the first
+ * key that has it. */
+typedef struct fl_attention_gradients {
+    const float *output, *log_sum_exp, *largest;
+    float *query;       /* [T][H][D], overwritten */
+    float *key, *value; /* layout of call->key; added to */
+} fl_attention_gradients;
 
 typedef struct fl_compute_ops {
     const char *name; /* "cpu" */
@@ -118,13 +127,9 @@ typedef struct fl_compute_ops {
     void (*add)(fl_compute *, size_t count, float *x, const float *y);
 
     void (*attention)(fl_compute *, const fl_attention_call *);
-    /* Gradients of the call's output and log_sum_exp (either may be NULL = 0) with respect to query [T][H][D] (overwritten)
-     * and to key and value (layout of call->key; accumulated with +=); NULL = not wanted. When call->output and
-     * call->log_sum_exp are both given they hold the forward pass's results, which are used; else they are not touched
-     * and what is needed is computed again. */
-    void (*attention_backward)(fl_compute *, const fl_attention_call *, const float *gradient_output,
-                               const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
-                               float *gradient_value);
+    /* When call->output and call->log_sum_exp are both given they hold the forward pass's results, which are used; else they
+     * are not touched and what is needed is computed again. call->largest is not used. */
+    void (*attention_backward)(fl_compute *, const fl_attention_call *, const fl_attention_gradients *);
 
     /* The recurrence (recurrence.h). */
     fl_status (*recurrence)(fl_compute *, const fl_recurrence_call *, fl_error *);

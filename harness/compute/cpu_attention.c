@@ -161,11 +161,14 @@ static void rows_finish(const fl_attention_context *c, const fl_softmax_rows *ro
         size_t token = first_token + r / c->group, head = kv_head * c->group + r % c->group;
         size_t at = token * shape->query_heads + head;
         float sum = rows->sum[r];
-        c->cpu->kernels->scale(dim, sum == 0.0f ? 0.0f : 1.0f / sum, rows->output + r * dim,
-                               c->call->output + at * dim);
+        if (c->call->output != NULL) {
+            c->cpu->kernels->scale(dim, sum == 0.0f ? 0.0f : 1.0f / sum, rows->output + r * dim,
+                                   c->call->output + at * dim);
+        }
         if (c->call->log_sum_exp != NULL) {
             c->call->log_sum_exp[at] = sum == 0.0f ? -INFINITY : rows->maximum[r] + logf(sum);
         }
+        if (c->call->largest != NULL) c->call->largest[at] = rows->maximum[r];
     }
 }
 

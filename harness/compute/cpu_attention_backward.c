@@ -1,6 +1,7 @@
 /* Gradients of exact attention. With P the softmax weights (made again from log_sum_exp), g the gradient of
  * the output and l that of log_sum_exp:   dV = P^T g,   dS = P (g V^T - g . output + l),   dQ = scale dS K,
- * dK = scale dS^T Q. A KV head is an item, so that its gradients have one writer. */
+ * dK = scale dS^T Q. With m the gradient of the largest score, of key j:   dQ += scale m k_j,   dk_j += scale
+ * m q. A KV head is an item, so that its gradients have one writer. */
 #include "harness/compute/cpu_attention.h"
 
 #include <assert.h>
@@ -13,8 +14,7 @@ static size_t at_most(size_t a, size_t b) {
 
 typedef struct {
     fl_attention_context base;
-    const float *gradient_output, *gradient_log_sum_exp;
-    float *gradient_query, *gradient_key, *gradient_value;
+    const fl_attention_gradients *out;
 } backward_context;
 
 /* A block of rows on its way back. */
@@ -26,10 +26,12 @@ typedef struct {
     float *slopes;         /* [rows][key block] */
     float *log_sum_exp;    /* [rows] */
     float *shift;          /* [rows] l - g . output */
+    float *largest;        /* [rows] so far, */
+    int32_t *largest_key;  /* [rows] and the first key that has it */
 } backward_rows;
 
 static size_t backward_floats(size_t rows, size_t dim) {
-    return fl_softmax_rows_floats(rows, dim) + rows * (2 * dim + FL_ATTENTION_KEY_BLOCK + 2);
+    return fl_softmax_rows_floats(rows, dim) + rows * (2 * dim + FL_ATTENTION_KEY_BLOCK + 4);
 }
 
 static bool results_given(const fl_attention_call *call) {
@@ -60,7 +62,7 @@ static void find_shifts(const backward_context *c, backward_rows *b) {
             b->log_sum_exp[r] = sum == 0.0f ? -INFINITY : b->rows.maximum[r] + logf(sum);
             if (sum != 0.0f) along = kernels->dot(dim, b->gradient + r * dim, b->rows.output + r * dim) / sum;
         }
-        b->shift[r] = (c->gradient_log_sum_exp != NULL ? c->gradient_log_sum_exp[at] : 0.0f) - along;
+        b->shift[r] = (c->out->log_sum_exp != NULL ? c->out->log_sum_exp[at] : 0.0f) - along;
     }
 }
 
@@ -75,18 +77,46 @@ static backward_rows begin(const backward_context *c, float *scratch, size_t kv_
     b.slopes = b.gradient_query + count * dim;
     b.log_sum_exp = b.slopes + count * FL_ATTENTION_KEY_BLOCK;
     b.shift = b.log_sum_exp + count;
+    b.largest = b.shift + count;
+    b.largest_key = (int32_t *)(void *)(b.largest + count);
+    for (size_t r = 0; r < count; r++) b.largest[r] = -INFINITY;
     memset(b.gradient_query, 0, count * dim * sizeof(float));
     for (size_t t = 0; t < tokens; t++) {
         float *gradient = b.gradient + t * c->base.group * dim;
         size_t at = ((first_token + t) * shape->query_heads + kv_head * c->base.group) * dim;
-        if (c->gradient_output == NULL) {
+        if (c->out->output == NULL) {
             memset(gradient, 0, c->base.group * dim * sizeof *gradient);
         } else {
-            memcpy(gradient, c->gradient_output + at, c->base.group * dim * sizeof *gradient);
+            memcpy(gradient, c->out->output + at, c->base.group * dim * sizeof *gradient);
         }
     }
     find_shifts(c, &b);
     return b;
+}
+
+/* Keeps what the block's masked scores have that is higher than any before. */
+static void note_largest(backward_rows *b, const fl_key_block *block, const float *scores, size_t stride) {
+    for (size_t r = 0; r < b->rows.rows; r++) {
+        for (size_t i = 0; i < block->count; i++) {
+            if (!(scores[r * stride + i] > b->largest[r])) continue;
+            b->largest[r] = scores[r * stride + i];
+            b->largest_key[r] = (int32_t)(block->first + i);
+        }
+    }
+}
+
+static void spread_largest(const backward_context *c, backward_rows *b) {
+    const fl_attention_call *call = c->base.call;
+    const fl_kernels *kernels = c->base.cpu->kernels;
+    size_t dim = call->shape.head_dim;
+    for (size_t r = 0; r < b->rows.rows; r++) {
+        if (b->largest[r] == -INFINITY) continue;
+        size_t at = row_at(&c->base, b, r);
+        size_t of_key = b->kv_head * call->key_head_stride + (size_t)b->largest_key[r] * dim;
+        float slope = c->out->largest[at] * call->shape.scale;
+        kernels->axpy(dim, slope, call->key + of_key, b->gradient_query + r * dim);
+        if (c->out->key != NULL) kernels->axpy(dim, slope, call->query + at * dim, c->out->key + of_key);
+    }
 }
 
 /* One block of keys against one block of rows. */
@@ -100,6 +130,7 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
     fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->rows.query, dim,
                          call->key + at, dim, false, weights, stride);
     fl_attention_mask(call, b->kv_head, block, b->first_token, b->tokens, c->base.group, weights, stride);
+    if (c->out->largest != NULL) note_largest(b, block, weights, stride);
     for (size_t r = 0; r < rows; r++) {
         float *row = weights + r * stride;
         if (b->log_sum_exp[r] == -INFINITY) {
@@ -108,9 +139,9 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
             kernels->exp_sum(keys, b->log_sum_exp[r], row, row);
         }
     }
-    if (c->gradient_value != NULL) {
+    if (c->out->value != NULL) {
         fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, weights, stride,
-                             b->gradient, dim, true, c->gradient_value + at, dim);
+                             b->gradient, dim, true, c->out->value + at, dim);
     }
     fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->gradient, dim,
                          call->value + at, dim, false, slopes, stride);
@@ -120,9 +151,9 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
     }
     fl_cpu_block_product(kernels, FL_WHOLE, false, false, rows, dim, keys, call->shape.scale, slopes, stride,
                          call->key + at, dim, true, b->gradient_query, dim);
-    if (c->gradient_key != NULL) {
+    if (c->out->key != NULL) {
         fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, slopes, stride,
-                             b->rows.query, dim, true, c->gradient_key + at, dim);
+                             b->rows.query, dim, true, c->out->key + at, dim);
     }
 }
 
@@ -140,23 +171,18 @@ static void backward_item(void *context, size_t kv_head, size_t worker) {
             if (block.count > 0) pass_back(c, &b, &block);
             if (block.last) break;
         }
-        for (size_t r = 0; c->gradient_query != NULL && r < b.rows.rows; r++) {
-            memcpy(c->gradient_query + row_at(&c->base, &b, r) * dim, b.gradient_query + r * dim,
+        if (c->out->largest != NULL) spread_largest(c, &b);
+        for (size_t r = 0; c->out->query != NULL && r < b.rows.rows; r++) {
+            memcpy(c->out->query + row_at(&c->base, &b, r) * dim, b.gradient_query + r * dim,
                    dim * sizeof(float));
         }
     }
 }
 
 void fl_cpu_attention_backward(fl_compute *compute, const fl_attention_call *call,
-                               const float *gradient_output, const float *gradient_log_sum_exp,
-                               float *gradient_query, float *gradient_key, float *gradient_value) {
+                               const fl_attention_gradients *gradients) {
     if (call->tokens == 0) return;
-    backward_context c = {fl_attention_context_of(compute, call),
-                          gradient_output,
-                          gradient_log_sum_exp,
-                          gradient_query,
-                          gradient_key,
-                          gradient_value};
+    backward_context c = {fl_attention_context_of(compute, call), gradients};
     assert(backward_floats(c.base.block_tokens * c.base.group, call->shape.head_dim) <= FL_CPU_FIXED_SCRATCH);
     fl_threads_for(compute->threads, call->shape.kv_heads, backward_item, &c);
 }

@@ -119,9 +119,7 @@ void fl_cpu_gated_activation_backward(fl_compute *, fl_activation, size_t count,
 void fl_cpu_add(fl_compute *, size_t count, float *x, const float *y);
 
 void fl_cpu_attention(fl_compute *, const fl_attention_call *);
-void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const float *gradient_output,
-                               const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
-                               float *gradient_value);
+void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const fl_attention_gradients *);
 
 fl_status fl_cpu_recurrence(fl_compute *, const fl_recurrence_call *, fl_error *);
 fl_status fl_cpu_recurrence_backward(fl_compute *, const fl_recurrence_backward_call *, fl_error *);

@@ -364,8 +364,11 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
     fl_compute_fill(compute, backward->gradient_input, tokens * config->model_dim, 0.0);
     fl_compute_fill(compute, backward->gradient_key_rows, rows, 0.0);
     fl_compute_fill(compute, backward->gradient_value_rows, rows, 0.0);
-    compute->ops->attention_backward(compute, &call, backward->gradient_mix, NULL, backward->gradient_query,
-                                     backward->gradient_key_rows, backward->gradient_value_rows);
+    fl_attention_gradients gradients = {.output = backward->gradient_mix,
+                                        .query = backward->gradient_query,
+                                        .key = backward->gradient_key_rows,
+                                        .value = backward->gradient_value_rows};
+    compute->ops->attention_backward(compute, &call, &gradients);
     fl_full_attention_from_rows(network, tokens, backward->gradient_key_rows, backward->gradient_key);
     fl_full_attention_from_rows(network, tokens, backward->gradient_value_rows, backward->gradient_value);
 }

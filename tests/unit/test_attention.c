@@ -28,7 +28,7 @@ static fl_compute *backend(size_t threads) {
 typedef struct {
     fl_attention_call call;
     size_t queries, keys; /* numbers in query and in key */
-    double *query, *key, *value, *output, *log_sum_exp;
+    double *query, *key, *value, *output, *log_sum_exp, *largest;
     size_t *position, *expiry;
 } attention_case;
 
@@ -86,6 +86,8 @@ static void case_create(attention_case *c, fl_random *random, lifetime_kind kind
     c->call.value = random_pair(random, c->keys, 1.0, &c->value);
     c->call.output = fl_test_block(c->queries, sizeof(float));
     c->call.log_sum_exp = fl_test_block(tokens * heads, sizeof(float));
+    c->call.largest = fl_test_block(tokens * heads, sizeof(float));
+    c->largest = fl_test_block(tokens * heads, sizeof(double));
     c->output = fl_test_block(c->queries, sizeof(double));
     c->log_sum_exp = fl_test_block(tokens * heads, sizeof(double));
     lifetimes(c, random, kind);
@@ -97,6 +99,8 @@ static void case_destroy(attention_case *c) {
                             (void *)(uintptr_t)c->call.value,
                             c->call.output,
                             c->call.log_sum_exp,
+                            c->call.largest,
+                            c->largest,
                             c->query,
                             c->key,
                             c->value,
@@ -143,6 +147,7 @@ static void expect(attention_case *c) {
                 for (size_t d = 0; d < s->head_dim; d++) output[d] += weight * value[d];
             }
             for (size_t d = 0; d < s->head_dim && sum > 0.0; d++) output[d] /= sum;
+            c->largest[at] = highest;
             c->log_sum_exp[at] = sum > 0.0 ? highest + log(sum) : -INFINITY;
         }
     }
@@ -152,8 +157,9 @@ static void check(fl_compute *compute, attention_case *c, const char *what) {
     expect(c);
     compute->ops->attention(compute, &c->call);
     fl_assert_close(c->call.output, c->output, c->queries, 2e-6, what);
-    fl_assert_close(c->call.log_sum_exp, c->log_sum_exp, c->call.tokens * c->call.shape.query_heads, 2e-6,
-                    what);
+    size_t heads = c->call.tokens * c->call.shape.query_heads;
+    fl_assert_close(c->call.log_sum_exp, c->log_sum_exp, heads, 2e-6, what);
+    fl_assert_close(c->call.largest, c->largest, heads, 2e-6, what);
 }
 
 static void test_softmax_equals_its_definition(void **unused) {
@@ -281,60 +287,62 @@ static void test_reference_pack_of_softmax(void **unused) {
     fl_checkpoint_close(pack);
 }
 
-/* g . output + l . log_sum_exp of the case as it stands, and what they are gradients of. */
-static double attention_loss(attention_case *c, const float *gradient_output,
-                             const float *gradient_log_sum_exp) {
-    expect(c);
+static double along(const float *gradient, const double *x, size_t count) {
     double sum = 0.0;
-    for (size_t i = 0; gradient_output != NULL && i < c->queries; i++)
-        sum += (double)gradient_output[i] * c->output[i];
-    for (size_t i = 0; gradient_log_sum_exp != NULL && i < c->call.tokens * c->call.shape.query_heads; i++) {
-        if (isfinite(c->log_sum_exp[i])) sum += (double)gradient_log_sum_exp[i] * c->log_sum_exp[i];
+    for (size_t i = 0; gradient != NULL && i < count; i++) {
+        if (isfinite(x[i])) sum += (double)gradient[i] * x[i];
     }
     return sum;
 }
 
-static double *quotients(attention_case *c, double *x, size_t count, const float *gradient_output,
-                         const float *gradient_log_sum_exp) {
+/* The sum of the case's results as they stand times the gradients given. */
+static double attention_loss(attention_case *c, const fl_attention_gradients *given) {
+    size_t heads = c->call.tokens * c->call.shape.query_heads;
+    expect(c);
+    return along(given->output, c->output, c->queries) + along(given->log_sum_exp, c->log_sum_exp, heads) +
+           along(given->largest, c->largest, heads);
+}
+
+static double *quotients(attention_case *c, double *x, size_t count, const fl_attention_gradients *given) {
     double *slopes = fl_test_block(count, sizeof *slopes);
     for (size_t i = 0; i < count; i++) {
         double kept = x[i];
         x[i] = kept + 1e-4;
-        double up = attention_loss(c, gradient_output, gradient_log_sum_exp);
+        double up = attention_loss(c, given);
         x[i] = kept - 1e-4;
-        slopes[i] = (up - attention_loss(c, gradient_output, gradient_log_sum_exp)) / 2e-4;
+        slopes[i] = (up - attention_loss(c, given)) / 2e-4;
         x[i] = kept;
     }
     return slopes;
 }
 
-static void check_gradients(fl_compute *compute, attention_case *c, const float *gradient_output,
-                            const float *gradient_log_sum_exp) {
-    double *query = quotients(c, c->query, c->queries, gradient_output, gradient_log_sum_exp);
-    double *key = quotients(c, c->key, c->keys, gradient_output, gradient_log_sum_exp);
-    double *value = quotients(c, c->value, c->keys, gradient_output, gradient_log_sum_exp);
-    float *gradient_query = fl_test_block(c->queries, sizeof(float)),
-          *gradient_key = fl_test_block(c->keys, sizeof(float)),
-          *gradient_value = fl_test_block(c->keys, sizeof(float));
+static void check_gradients(fl_compute *compute, attention_case *c, const float *output,
+                            const float *log_sum_exp, const float *largest) {
+    fl_attention_gradients given = {.output = output, .log_sum_exp = log_sum_exp, .largest = largest};
+    double *query = quotients(c, c->query, c->queries, &given);
+    double *key = quotients(c, c->key, c->keys, &given);
+    double *value = quotients(c, c->value, c->keys, &given);
+    fl_attention_gradients all = given;
+    all.query = fl_test_block(c->queries, sizeof(float));
+    all.key = fl_test_block(c->keys, sizeof(float));
+    all.value = fl_test_block(c->keys, sizeof(float));
     compute->ops->attention(compute, &c->call);
     for (size_t again = 0; again < 2; again++) { /* with the forward pass's results, then without */
         fl_attention_call call = c->call;
         if (again == 1) call.log_sum_exp = NULL;
-        memset(gradient_key, 0, c->keys * sizeof(float));
-        memset(gradient_value, 0, c->keys * sizeof(float));
-        for (size_t i = 0; i < c->queries; i++) gradient_query[i] = 7.0f;
-        gradient_key[0] = 2.0f; /* keys and values are added to */
+        memset(all.key, 0, c->keys * sizeof(float));
+        memset(all.value, 0, c->keys * sizeof(float));
+        for (size_t i = 0; i < c->queries; i++) all.query[i] = 7.0f;
+        all.key[0] = 2.0f; /* keys and values are added to */
         key[0] += 2.0;
-        compute->ops->attention_backward(compute, &call, gradient_output, gradient_log_sum_exp,
-                                         gradient_query, gradient_key, gradient_value);
-        fl_assert_close(gradient_query, query, c->queries, 1e-5, "gradient of query");
-        fl_assert_close(gradient_key, key, c->keys, 1e-5, "gradient of key");
-        fl_assert_close(gradient_value, value, c->keys, 1e-5, "gradient of value");
+        compute->ops->attention_backward(compute, &call, &all);
+        fl_assert_close(all.query, query, c->queries, 1e-5, "gradient of query");
+        fl_assert_close(all.key, key, c->keys, 1e-5, "gradient of key");
+        fl_assert_close(all.value, value, c->keys, 1e-5, "gradient of value");
         key[0] -= 2.0;
     }
-    compute->ops->attention_backward(compute, &c->call, gradient_output, gradient_log_sum_exp, NULL, NULL,
-                                     NULL);
-    void *const blocks[] = {query, key, value, gradient_query, gradient_key, gradient_value};
+    compute->ops->attention_backward(compute, &c->call, &given);
+    void *const blocks[] = {query, key, value, all.query, all.key, all.value};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
 }
 
@@ -347,16 +355,17 @@ static void test_gradients_equal_difference_quotients(void **unused) {
     for (int kind = CAUSAL; kind <= RANDOM_LIFETIMES; kind++) {
         attention_case c;
         case_create(&c, &random, (lifetime_kind)kind, kind == RANDOM_LIFETIMES, 4, 2, 5, 14, 3, 17);
-        double *unused_wide[2];
+        double *unused_wide[3];
         float *gradient = random_pair(&random, c.queries, 1.0, &unused_wide[0]);
         float *gradient_log_sum_exp = random_pair(&random, 14 * 4, 1.0, &unused_wide[1]);
-        check_gradients(compute, &c, gradient, gradient_log_sum_exp);
-        check_gradients(compute, &c, gradient, NULL);
-        check_gradients(compute, &c, NULL, gradient_log_sum_exp);
-        fl_memory_free(gradient);
-        fl_memory_free(gradient_log_sum_exp);
-        fl_memory_free(unused_wide[0]);
-        fl_memory_free(unused_wide[1]);
+        float *gradient_largest = random_pair(&random, 14 * 4, 1.0, &unused_wide[2]);
+        check_gradients(compute, &c, gradient, gradient_log_sum_exp, NULL);
+        check_gradients(compute, &c, gradient, NULL, gradient_largest);
+        check_gradients(compute, &c, NULL, gradient_log_sum_exp, NULL);
+        check_gradients(compute, &c, NULL, NULL, gradient_largest);
+        void *const blocks[] = {gradient,       gradient_log_sum_exp, gradient_largest,
+                                unused_wide[0], unused_wide[1],       unused_wide[2]};
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
         case_destroy(&c);
     }
     printf("worst: attention gradients %.2e\n", fl_worst_reset());
@@ -372,7 +381,7 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
     fl_random_seed(&random, 26, 0);
     attention_case c;
     case_create(&c, &random, WINDOW, false, 4, 2, 16, 300, 0, 300);
-    double *wide = NULL, along = 0.0;
+    double *wide = NULL, slope = 0.0;
     float *gradient = random_pair(&random, c.queries, 1.0, &wide);
     float *gradients[3] = {fl_test_block(c.queries, sizeof(float)), fl_test_block(c.keys, sizeof(float)),
                            fl_test_block(c.keys, sizeof(float))};
@@ -380,14 +389,15 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
     const size_t counts[3] = {c.queries, c.keys, c.keys};
     fl_attention_call call = c.call;
     call.output = NULL;
-    compute->ops->attention_backward(compute, &call, gradient, NULL, gradients[0], gradients[1],
-                                     gradients[2]);
+    fl_attention_gradients all = {
+        .output = gradient, .query = gradients[0], .key = gradients[1], .value = gradients[2]};
+    compute->ops->attention_backward(compute, &call, &all);
     double *directions[3], losses[2];
     for (size_t a = 0; a < 3; a++) {
         directions[a] = fl_test_block(counts[a], sizeof(double));
         for (size_t i = 0; i < counts[a]; i++) {
             directions[a][i] = fl_random_normal(&random);
-            along += directions[a][i] * (double)gradients[a][i];
+            slope += directions[a][i] * (double)gradients[a][i];
         }
     }
     for (size_t side = 0; side < 2; side++) {
@@ -395,10 +405,10 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
             for (size_t i = 0; i < counts[a]; i++)
                 inputs[a][i] += (side == 0 ? 1e-5 : -2e-5) * directions[a][i];
         }
-        losses[side] = attention_loss(&c, gradient, NULL);
+        losses[side] = attention_loss(&c, &all);
     }
     double expected = (losses[0] - losses[1]) / 2e-5;
-    assert_true(fabs(along - expected) <= 1e-5 * fabs(expected) + 1e-3);
+    assert_true(fabs(slope - expected) <= 1e-5 * fabs(expected) + 1e-3);
     for (size_t a = 0; a < 3; a++) {
         fl_memory_free(directions[a]);
         fl_memory_free(gradients[a]);
