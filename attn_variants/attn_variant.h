@@ -23,6 +23,7 @@
 
 #include "harness/base/shapes.h"
 #include "harness/base/status.h"
+#include "harness/compute/gates.h"
 #include "harness/compute/recurrence.h"
 #include "harness/config/options.h"
 
@@ -35,15 +36,6 @@ enum {
 };
 
 typedef enum fl_gate_kind { FL_GATE_NONE = 0, FL_GATE_SCALAR, FL_GATE_CHANNEL } fl_gate_kind;
-
-/* What the harness hands to `prepare` for a gate, beta or factor projected as x = h W + bias. It has no default: a rule that
- * takes one of these and does not say is refused by name. */
-typedef enum fl_gate_activation {
-    FL_ACTIVATE_UNSET = 0,
-    FL_ACTIVATE_LOG_SIGMOID,     /* log sigmoid(x): a gate, in log space; a constant gate g gives log g */
-    FL_ACTIVATE_SIGMOID,         /* sigmoid(x): a beta; a constant beta is given as it is */
-    FL_ACTIVATE_RAW              /* x itself: the rule has its own activation (SSD's dt) */
-} fl_gate_activation;
 
 /* Inputs of one token of one query head. */
 typedef struct fl_rule_input {

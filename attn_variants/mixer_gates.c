@@ -2,9 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "harness/compute/vector_math.h"
 
 /* The layer's tensors. */
 
@@ -79,28 +76,25 @@ size_t fl_mixer_largest_rank(const fl_mixer_plan *plan) {
 
 /* Forward. */
 
-static void activate(const fl_mixer_projection *projection, float rate, size_t count, float *x) {
-    if (projection->rate.values != NULL) { /* log a = -exp(a_log) softplus(x) */
-        fl_vector_softplus(count, x, x);
-        for (size_t i = 0; i < count; i++) x[i] *= -rate;
-    } else if (projection->activation == FL_ACTIVATE_LOG_SIGMOID) {
-        fl_vector_log_sigmoid(count, x, x);
-    } else if (projection->activation == FL_ACTIVATE_SIGMOID) {
-        fl_vector_sigmoid(count, x, x);
-        for (size_t i = 0; projection->maximum > 1.0f && i < count; i++) x[i] *= projection->maximum;
-    }
+static fl_gates_call gates_call(const fl_mixer_block *block, size_t index) {
+    const fl_mixer_projection *projection = &block->mixer->plan.projections[index];
+    return (fl_gates_call){.tokens = block->tokens,
+                           .heads = block->mixer->plan.shape.query_heads,
+                           .width = projection->width,
+                           .activation = projection->activation,
+                           .maximum = projection->maximum,
+                           .bias = projection->bias.values,
+                           .rate = projection->rate.values,
+                           .values = block->scratch->projected[index]};
 }
 
-static float rate_of(const fl_mixer_projection *projection, size_t head) {
-    return projection->rate.values == NULL ? 0.0f : expf(projection->rate.values[head]);
-}
-
-void fl_mixer_activate(const fl_mixer_plan *plan, size_t index, size_t head, float *x) {
-    const fl_mixer_projection *projection = &plan->projections[index];
-    if (!projection->projected || index == FL_PROJECT_BETA) return;
-    const float *bias = projection->bias.values + head * projection->width;
-    for (size_t i = 0; i < projection->width; i++) x[i] += bias[i];
-    activate(projection, rate_of(projection, head), projection->width, x);
+/* The tanh between two factors. */
+static fl_gates_call low_call(const fl_mixer_block *block, size_t index) {
+    return (fl_gates_call){.tokens = block->tokens,
+                           .heads = 1,
+                           .width = block->mixer->plan.projections[index].rank,
+                           .activation = FL_ACTIVATE_TANH,
+                           .values = block->scratch->low[index]};
 }
 
 static void multiply(const fl_mixer_plan *plan, size_t tokens, size_t columns, size_t inner,
@@ -121,110 +115,30 @@ static void project(const fl_mixer_block *block, size_t index) {
         return;
     }
     multiply(plan, block->tokens, rank, plan->shape.model_dim, block->input, projection->first.values, low);
-    for (size_t i = 0; projection->bounded && i < block->tokens * rank; i++) low[i] = tanhf(low[i]);
+    if (projection->bounded) {
+        fl_gates_call bound = low_call(block, index);
+        plan->compute->ops->gates(plan->compute, &bound);
+    }
     multiply(plan, block->tokens, columns, rank, low, projection->weight.values, output);
 }
 
 void fl_mixer_project(const fl_mixer_block *block) {
     const fl_mixer_plan *plan = &block->mixer->plan;
-    size_t heads = plan->shape.query_heads;
     for (size_t i = 0; i < plan->projection_count; i++) {
         const fl_mixer_projection *projection = &plan->projections[i];
-        float *values = block->scratch->projected[i];
-        size_t count = block->tokens * heads * projection->width;
+        size_t count = block->tokens * plan->shape.query_heads * projection->width;
         if (count == 0) continue;
-        if (projection->projected) {
-            project(block, i);
-        } else {
-            for (size_t j = 0; j < count; j++) values[j] = projection->constant;
+        if (!projection->projected) {
+            fl_compute_fill(plan->compute, block->scratch->projected[i], count, projection->constant);
+            continue;
         }
-        if (i != FL_PROJECT_BETA || !projection->projected) continue;
-        for (size_t token = 0; token < block->tokens; token++) {
-            for (size_t head = 0; head < heads; head++)
-                values[token * heads + head] += projection->bias.values[head];
-        }
-        activate(projection, 0.0f, count, values);
+        project(block, i);
+        fl_gates_call gates = gates_call(block, i);
+        plan->compute->ops->gates(plan->compute, &gates);
     }
 }
 
 /* Backward. */
-
-/* gradient [tokens][columns]: with respect to the activated value, in place to the raw one. */
-typedef struct fl_activation_work {
-    const fl_mixer_projection *projection;
-    size_t heads;
-    const float *activated;
-    float *gradient;
-} fl_activation_work;
-
-enum { ACTIVATION_PIECE = 64 };
-
-/* y = 1 - exp(x) for x <= 0, within 1.1e-7 of itself: a series where the difference would cancel. NaN stays.
- * Loops over local arrays of one length, so that they go into vector registers. */
-static void one_minus_exp(const float *x, float *y) {
-    float series[ACTIVATION_PIECE], power[ACTIVATION_PIECE], at[ACTIVATION_PIECE];
-    memcpy(at, x, sizeof at);
-    fl_vector_exp(ACTIVATION_PIECE, at, power);
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) {
-        float sum = 1.0f + at[i] * (1.0f / 8.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 7.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 6.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 5.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 4.0f);
-        sum = 1.0f + at[i] * sum * (1.0f / 3.0f);
-        series[i] = -at[i] * (1.0f + at[i] * sum * (1.0f / 2.0f));
-    }
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = 1.0f - power[i];
-    for (size_t i = 0; i < ACTIVATION_PIECE; i++) power[i] = at[i] > -0.5f ? series[i] : power[i];
-    memcpy(y, power, sizeof power);
-}
-
-/* d log sigmoid(x) / dx = 1 - sigmoid(x) = 1 - exp(y). With y = -r softplus(x):
- * dy / dx = -r sigmoid(x) = -r (1 - exp(-softplus(x))) = -r (1 - exp(y / r)). */
-static void decay_backward(float rate, size_t count, const float *activated, float *gradient) {
-    float inverse = rate > 0.0f ? 1.0f / rate : 1.0f, factor = rate > 0.0f ? -rate : 1.0f;
-    for (size_t done = 0; done < count; done += ACTIVATION_PIECE) {
-        size_t part = count - done < ACTIVATION_PIECE ? count - done : ACTIVATION_PIECE;
-        float log_value[ACTIVATION_PIECE] = {0}, slope[ACTIVATION_PIECE];
-        memcpy(log_value, activated + done, part * sizeof *activated);
-        for (size_t i = 0; rate > 0.0f && i < part; i++) log_value[i] *= inverse;
-        one_minus_exp(log_value, slope);
-        for (size_t i = 0; i < part; i++) gradient[done + i] *= factor * slope[i];
-    }
-}
-
-static void activation_backward_token(void *context, size_t token, size_t worker) {
-    (void)worker;
-    const fl_activation_work *work = context;
-    const fl_mixer_projection *projection = work->projection;
-    size_t width = projection->width, columns = work->heads * width;
-    const float *activated = work->activated + token * columns;
-    float *gradient = work->gradient + token * columns;
-    if (projection->rate.values != NULL) {
-        for (size_t head = 0; head < work->heads; head++)
-            decay_backward(rate_of(projection, head), width, activated + head * width,
-                           gradient + head * width);
-    } else if (projection->activation == FL_ACTIVATE_LOG_SIGMOID) {
-        decay_backward(0.0f, columns, activated, gradient);
-    } else if (projection->activation == FL_ACTIVATE_SIGMOID) {
-        float inverse = projection->maximum > 1.0f ? 1.0f / projection->maximum : 1.0f;
-        for (size_t i = 0; i < columns; i++) gradient[i] *= activated[i] * (1.0f - activated[i] * inverse);
-    }
-}
-
-/* y = -exp(a_log) softplus(x): dy / d a_log = y. */
-static void rate_backward(const fl_activation_work *work, size_t tokens, float *rates) {
-    size_t width = work->projection->width, columns = work->heads * width;
-    for (size_t head = 0; head < work->heads; head++) {
-        double sum = 0.0;
-        for (size_t token = 0; token < tokens; token++) {
-            size_t at = token * columns + head * width;
-            for (size_t i = 0; i < width; i++)
-                sum += (double)work->gradient[at + i] * work->activated[at + i];
-        }
-        rates[head] += (float)sum;
-    }
-}
 
 /* x [T][columns] = input [T][inner] W: adds to W's gradient, and to (or over) the input's when wanted. */
 static void multiply_backward(const fl_mixer_block *block, size_t columns, size_t inner, const float *input,
@@ -245,25 +159,25 @@ static void projection_backward(const fl_mixer_block *block, size_t index, float
                                 float *parameters, float *gradient_input) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_projection *projection = &plan->projections[index];
-    size_t heads = plan->shape.query_heads, columns = heads * projection->width, rank = projection->rank;
-    fl_activation_work work = {projection, heads, block->scratch->projected[index], gradient};
-    float *rates = fl_mixer_tensor_gradient(projection->rate, parameters);
-    if (rates != NULL) rate_backward(&work, block->tokens, rates);
-    fl_threads_for(plan->compute->threads, block->tokens, activation_backward_token, &work);
-    float *bias = fl_mixer_tensor_gradient(projection->bias, parameters);
-    for (size_t token = 0; bias != NULL && token < block->tokens; token++) {
-        for (size_t i = 0; i < columns; i++) bias[i] += gradient[token * columns + i];
-    }
+    size_t columns = plan->shape.query_heads * projection->width, rank = projection->rank;
+    fl_gates_call gates = gates_call(block, index);
+    fl_gates_gradients of_gates = {.values = gradient,
+                                   .bias = fl_mixer_tensor_gradient(projection->bias, parameters),
+                                   .rate = fl_mixer_tensor_gradient(projection->rate, parameters)};
+    plan->compute->ops->gates_backward(plan->compute, &gates, &of_gates);
     float *of_weight = fl_mixer_tensor_gradient(projection->weight, parameters);
     if (rank == 0) {
         multiply_backward(block, columns, plan->shape.model_dim, block->input, gradient,
                           projection->weight.values, of_weight, gradient_input, true);
         return;
     }
-    const float *kept = block->scratch->low[index];
-    multiply_backward(block, columns, rank, kept, gradient, projection->weight.values, of_weight, low, false);
-    for (size_t i = 0; projection->bounded && i < block->tokens * rank; i++)
-        low[i] *= 1.0f - kept[i] * kept[i];
+    multiply_backward(block, columns, rank, block->scratch->low[index], gradient, projection->weight.values,
+                      of_weight, low, false);
+    if (projection->bounded) {
+        fl_gates_call bound = low_call(block, index);
+        fl_gates_gradients of_bound = {.values = low};
+        plan->compute->ops->gates_backward(plan->compute, &bound, &of_bound);
+    }
     multiply_backward(block, rank, plan->shape.model_dim, block->input, low, projection->first.values,
                       fl_mixer_tensor_gradient(projection->first, parameters), gradient_input, true);
 }

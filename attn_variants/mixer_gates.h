@@ -12,10 +12,8 @@ void fl_mixer_projections_find(fl_mixer_plan *plan);
 /* Whether anything is projected, and so an input needed. */
 bool fl_mixer_projects(const fl_mixer_plan *plan);
 
-/* scratch->projected of a block, the betas activated, the rest without bias and activation, which are most of the arithmetic
- * and left to the workers: fl_mixer_activate does one head of one token, in place. */
+/* scratch->projected of a block, activated. */
 void fl_mixer_project(const fl_mixer_block *block);
-void fl_mixer_activate(const fl_mixer_plan *plan, size_t projection, size_t head, float *x /* [width] */);
 
 /* gradients: one [T][H][width] a projection, with respect to the activated values; made raw in place. low [T][largest rank] is
  * scratch. parameters: the layer's gradient block, added to, or NULL. gradient_input [T][E] is added to, or NULL. */

@@ -86,7 +86,7 @@ struct fl_mixer {
 typedef struct fl_mixer_scratch {
     size_t block;               /* tokens */
     bool piecewise;             /* the recurrence may be run over parts of a block */
-    float *projected[FL_PROJECTIONS];          /* [T][H][width]; raw, then activated */
+    float *projected[FL_PROJECTIONS];          /* [T][H][width], activated */
     float *low[FL_PROJECTIONS];                /* [T][rank] */
     float *bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
     float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */

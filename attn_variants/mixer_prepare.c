@@ -91,14 +91,6 @@ bool fl_mixer_has_bonus(const fl_mixer_block *block, size_t token) {
            block->first + token >= plan->variant->sinks;
 }
 
-static void activate(const fl_mixer_plan *plan, size_t head, const fl_rule_input *input) {
-    if (input->gate != NULL) fl_mixer_activate(plan, FL_PROJECT_GATE, head, (float *)input->gate);
-    for (size_t i = 0; i < plan->rule->factor_count; i++) {
-        if (input->factors[i] != NULL)
-            fl_mixer_activate(plan, FL_PROJECT_FACTORS + i, head, (float *)input->factors[i]);
-    }
-}
-
 static void prepare_token(const fl_mixer_block *block, size_t head, size_t token, size_t worker) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     fl_rule_input input = fl_mixer_rule_input(block, head, token);
@@ -110,7 +102,6 @@ static void prepare_token(const fl_mixer_block *block, size_t head, size_t token
     if (plan->rule->bonus)
         output.bonus =
             block->scratch->bonus + (token * plan->shape.query_heads + head) * plan->shape.head_dim;
-    activate(plan, head, &input);
     float scale = (float)plan->variant->scale;
     if (plan->own) {
         keep_inputs(plan, &input, &output);

@@ -17,6 +17,7 @@
 #include "harness/base/status.h"
 #include "harness/base/threads.h"
 #include "harness/compute/array.h"
+#include "harness/compute/gates.h"
 #include "harness/compute/merge.h"
 #include "harness/compute/recurrence.h"
 #include "harness/compute/short_conv.h"
@@ -134,6 +135,10 @@ typedef struct fl_compute_ops {
     /* The recurrence (recurrence.h). */
     fl_status (*recurrence)(fl_compute *, const fl_recurrence_call *, fl_error *);
     fl_status (*recurrence_backward)(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
+
+    /* Gates, betas and factors, and what lies between two factors (gates.h). */
+    void (*gates)(fl_compute *, const fl_gates_call *);
+    void (*gates_backward)(fl_compute *, const fl_gates_call *, const fl_gates_gradients *);
 
     /* The short convolution (short_conv.h). remember: moves the last kernel - 1 tokens of history and input into history.
      * backward: over one whole sequence. */

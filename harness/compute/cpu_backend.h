@@ -124,6 +124,9 @@ void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const fl
 fl_status fl_cpu_recurrence(fl_compute *, const fl_recurrence_call *, fl_error *);
 fl_status fl_cpu_recurrence_backward(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
 
+void fl_cpu_gates(fl_compute *, const fl_gates_call *);
+void fl_cpu_gates_backward(fl_compute *, const fl_gates_call *, const fl_gates_gradients *);
+
 void fl_cpu_short_conv(fl_compute *, const fl_short_conv_call *);
 void fl_cpu_short_conv_remember(fl_compute *, const fl_short_conv_call *, float *history);
 void fl_cpu_short_conv_backward(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);
