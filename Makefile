@@ -46,7 +46,7 @@ BUILD_INFO = -DFL_BUILD_FLAGS='"$(OPTIMISE_$(CONFIG)) -ffp-contract=off"' -DFL_B
 CFLAGS_ALL = $(STANDARD_FLAGS) $(WARNINGS) $(OPTIMISE_$(CONFIG)) $(LIBRARY_CFLAGS) $(CFLAGS)
 
 LIBRARY_FOLDERS = harness/base harness/config harness/model harness/compute attn_variants harness/engine \
-                  harness/measure harness/eval harness/store analysis
+                  harness/measure harness/eval harness/store analysis harness/run harness/bench
 LIBRARY_SOURCES = $(wildcard $(addsuffix /*.c,$(LIBRARY_FOLDERS)))
 CLI_SOURCES = $(wildcard harness/cli/*.c)
 SUPPORT_SOURCES = $(filter-out %/fuzz_driver.c,$(wildcard tests/support/*.c))
@@ -141,8 +141,8 @@ REVISION = $(BUILD)/generated/build_revision.h
 .PHONY: revision
 $(REVISION): revision
 	@harness/setup/revision.sh $@
-$(BUILD)/harness/cli/build_info.o: $(REVISION)
-$(BUILD)/harness/cli/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
+$(BUILD)/harness/base/build_info.o: $(REVISION)
+$(BUILD)/harness/base/build_info.o: TARGET_FLAGS = -I$(BUILD)/generated
 
 # Hashes of the sources that numbers depend on: likewise.
 SOURCE_HASHES = $(BUILD)/generated/source_hashes.h

@@ -11,3 +11,7 @@ void fl_progress_detail(const fl_progress *progress, const char *text) {
 bool fl_progress_cancelled(const fl_progress *progress) {
     return progress != NULL && progress->cancelled != NULL && progress->cancelled(progress->context);
 }
+
+void fl_progress_hold(const fl_progress *progress, bool hold) {
+    if (progress != NULL && progress->hold != NULL) progress->hold(progress->context, hold);
+}

@@ -46,5 +46,7 @@ const fl_command *fl_command_find(const char *name); /* NULL when unknown */
 
 /* Prints "frostline NAME: message" and returns FL_EXIT_FAILURE, or what an interrupt exits with. */
 int fl_command_fail(const fl_command *command, const fl_error *error);
+/* "subject: note: ..." on standard error; NULL: there is nothing to note. */
+void fl_command_note(const char *subject, const char *note);
 
 #endif

@@ -8,10 +8,11 @@
 #include "analysis/output_file.h"
 #include "harness/base/memory.h"
 #include "harness/base/threads.h"
+#include "harness/bench/bench_report.h"
+#include "harness/bench/bench_rows.h"
 #include "harness/cli/arguments.h"
-#include "harness/cli/bench_report.h"
-#include "harness/cli/bench_rows.h"
 #include "harness/cli/command.h"
+#include "harness/cli/console.h"
 #include "harness/cli/words.h"
 #include "harness/measure/text_source.h"
 
@@ -238,6 +239,7 @@ static fl_status run_bench(fl_bench *bench, fl_error *error) {
     const fl_bench_settings *settings = bench->settings;
     if (settings->model != NULL) {
         FL_TRY(fl_workbench_open(settings->model, &bench->work, error));
+        fl_command_note(settings->model, bench->work.model->note);
         FL_TRY(load_ids(bench, error));
     }
     for (size_t i = 0; i < settings->threads.count; i++)
@@ -253,15 +255,38 @@ static fl_status report(const fl_bench *bench, fl_output_file *json, fl_error *e
     return fl_output_file_close(json, error);
 }
 
+/* A row is a line: what is measured, then what came out. */
+
+static void begin_line(void *context, const char *label) {
+    fl_console *console = context;
+    fl_console_end_line(console);
+    fputs(label, stderr);
+    console->line_open = true;
+}
+
+static void end_line(void *context, const char *label, const fl_bench_row *row) {
+    fl_console *console = context;
+    if (!console->line_open) begin_line(console, label);
+    fprintf(stderr, ": %.4g %s", row->value, row->unit);
+    if (row->peak_fraction > 0) fprintf(stderr, ", %.1f %% of peak", 100 * row->peak_fraction);
+    fl_console_end_line(console);
+}
+
+static bool interrupted(void *context) {
+    (void)context;
+    return fl_interrupts_seen() > 0;
+}
+
 static int bench_and_report(const fl_command *command, const fl_bench_settings *settings, const char *path) {
-    fl_bench bench = {.settings = settings};
+    fl_console console = {0};
+    fl_bench bench = {.settings = settings, .listener = {begin_line, end_line, interrupted, &console}};
     fl_error error = {0}, writing = {0};
     fl_output_file json = {0};
     /* Opened before the work, so that an output that cannot be written is known at once. */
     if (path != NULL && fl_output_file_open(path, &json, &error) != FL_OK)
         return fl_command_fail(command, &error);
     fl_status status = run_bench(&bench, &error);
-    fl_console_end_line(&bench.console);
+    fl_console_end_line(&console);
     fl_status reported = report(&bench, &json, &writing);
     fl_output_file_discard(&json);
     fl_bench_release_rows(&bench);

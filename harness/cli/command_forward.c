@@ -6,11 +6,11 @@
 
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
-#include "harness/cli/build_info.h"
+#include "harness/base/build_info.h"
 #include "harness/cli/command.h"
-#include "harness/cli/linearised.h"
+#include "harness/run/linearised.h"
 #include "harness/cli/positionals.h"
-#include "harness/cli/workbench.h"
+#include "harness/run/workbench.h"
 #include "harness/config/experiment.h"
 #include "harness/engine/session.h"
 #include "harness/measure/statistics.h"
@@ -197,6 +197,7 @@ static fl_status forward(const forward_request *request, fl_error *error) {
     forward_trace trace = {0};
     fl_run_file *file = NULL;
     FL_TRY(fl_workbench_open(request->model, &bench, error));
+    fl_command_note(request->model, bench.model->note);
     fl_status status = FL_OK;
     FL_TRY_DONE(status, request->ids != NULL ? load_ids(request, &bench, &trace, error)
                                              : load_text(request, &bench, &trace, error));

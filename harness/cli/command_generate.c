@@ -4,16 +4,17 @@
 #include <string.h>
 
 #include "analysis/output_file.h"
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/base/text_file.h"
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/console.h"
-#include "harness/cli/document_tokens.h"
-#include "harness/cli/id_lists.h"
-#include "harness/cli/linearised.h"
+#include "harness/run/document_tokens.h"
+#include "harness/run/id_lists.h"
+#include "harness/run/linearised.h"
 #include "harness/cli/positionals.h"
-#include "harness/cli/workbench.h"
+#include "harness/run/workbench.h"
 #include "harness/engine/generation.h"
 
 /* What separates sequences where the model has no end-of-text token: the line the text reader splits at. */
@@ -72,6 +73,7 @@ static fl_status make_prompt(const generate_request *request, generate_work *wor
 
 static fl_status prepare(const generate_request *request, generate_work *work, fl_error *error) {
     FL_TRY(fl_workbench_open(request->model, &work->bench, error));
+    fl_command_note(request->model, work->bench.model->note);
     FL_TRY(fl_document_tokens_of(work->bench.model, &work->ends, error));
     if (!request->as_ids || request->prompt != NULL || request->prompt_file != NULL)
         FL_TRY(fl_workbench_tokenizer(request->model, &work->tokenizer, error));
@@ -96,12 +98,12 @@ static fl_status sample(const generate_request *request, generate_work *work, fl
         .stop_count = work->ends.stop_count,
         .progress = &progress,
     };
-    double start = fl_console_seconds();
+    double start = fl_clock_seconds();
     fl_status status = fl_generate_sampled(work->bench.network, work->linearised.mechanism, &options,
                                            &work->sequences, error);
     fl_console_end_line(&console);
     FL_TRY(status);
-    double seconds = fl_console_seconds() - start;
+    double seconds = fl_clock_seconds() - start;
     size_t tokens = request->sequences * request->tokens;
     fl_console_note(&console, "%zu tokens in %.1f s: %.0f tokens/s", tokens, seconds,
                     (double)tokens / seconds);

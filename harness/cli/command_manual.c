@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/cli/arguments.h"
-#include "harness/cli/build_info.h"
+#include "harness/base/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/cli/help.h"
 

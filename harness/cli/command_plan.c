@@ -4,12 +4,12 @@
 #include <stdio.h>
 
 #include "harness/cli/arguments.h"
-#include "harness/cli/cell_list.h"
-#include "harness/cli/cell_warnings.h"
+#include "harness/run/cell_list.h"
+#include "harness/run/cell_warnings.h"
 #include "harness/cli/command.h"
-#include "harness/cli/plan_estimate.h"
+#include "harness/run/plan_estimate.h"
 #include "harness/cli/positionals.h"
-#include "harness/cli/slurm_script.h"
+#include "harness/run/slurm_script.h"
 
 static const char *const state_names[] = {
     [FL_CELL_PENDING] = "missing", [FL_CELL_DONE] = "done",     [FL_CELL_COMPUTED] = "done",
@@ -45,6 +45,7 @@ static void plan_group(fl_cell_list *list, size_t index, bool print, fl_plan_est
     fl_cell_group group;
     fl_error error;
     if (fl_cell_group_open(list, index, &group, &error) == FL_OK) {
+        fl_command_note(group.bench.model->path, group.bench.model->note);
         if (print) print_group(list, index, &group);
         fl_plan_estimate_add(estimate, list, index, &group);
         fl_cell_group_close(list, index, &group);

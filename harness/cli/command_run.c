@@ -8,16 +8,17 @@
 #include <unistd.h>
 
 #include "analysis/plots.h"
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/cli/arguments.h"
-#include "harness/cli/cell_claim.h"
-#include "harness/cli/cell_list.h"
+#include "harness/run/cell_claim.h"
+#include "harness/run/cell_list.h"
 #include "harness/cli/columns.h"
 #include "harness/cli/command.h"
 #include "harness/cli/console.h"
 #include "harness/cli/positionals.h"
 #include "harness/cli/run_reporter.h"
-#include "harness/cli/evaluation.h"
+#include "harness/run/evaluation.h"
 #include "harness/cli/folder_table.h"
 #include "harness/cli/summary.h"
 #include "harness/cli/score_table.h"
@@ -36,6 +37,7 @@ static bool run_group(fl_cell_list *list, size_t index, const fl_evaluation_opti
     fl_error error;
     fl_status status = fl_cell_group_open(list, index, &group, &error);
     if (status == FL_OK) {
+        fl_command_note(group.bench.model->path, group.bench.model->note);
         fl_run_reporter_group(reporter, index, &group);
         status = fl_evaluation_run(list, index, &group, options, &error);
         fl_cell_group_close(list, index, &group);
@@ -227,7 +229,7 @@ static bool has_pending(const fl_cell_list *list, size_t group) {
  * cells running elsewhere are looked at until they are done, given up or the time is over. */
 static void run_all(fl_cell_list *list, const fl_evaluation_options *options, size_t wait_seconds,
                     fl_run_reporter *reporter) {
-    const double end = fl_console_seconds() + (double)wait_seconds;
+    const double end = fl_clock_seconds() + (double)wait_seconds;
     do {
         for (size_t i = 0; i < list->groups; i++) {
             if (!has_pending(list, i)) continue;
@@ -235,7 +237,7 @@ static void run_all(fl_cell_list *list, const fl_evaluation_options *options, si
         }
         size_t again = fl_cell_look_again(list, SIZE_MAX);
         while (again == 0 && fl_cell_list_count(list, FL_CELL_ELSEWHERE) > 0 && fl_interrupts_seen() == 0 &&
-               fl_console_seconds() < end) {
+               fl_clock_seconds() < end) {
             nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
             again = fl_cell_look_again(list, SIZE_MAX);
         }

@@ -11,7 +11,7 @@
 #include "harness/cli/arguments.h"
 #include "harness/cli/command.h"
 #include "harness/cli/json_string.h"
-#include "harness/cli/workbench.h"
+#include "harness/run/workbench.h"
 
 static fl_status tokenize_line(const fl_tokenizer *tokenizer, const char *line, size_t bytes, bool special,
                                fl_error *error) {

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/base/clock.h"
 #include "harness/cli/columns.h"
 
 enum { LINE_BYTES = 1024 };
@@ -77,12 +78,6 @@ int fl_interrupts_exit_status(void) {
     return interrupts > 0 ? 128 + first_signal : 0;
 }
 
-double fl_console_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 void fl_console_end_line(fl_console *console) {
     if (console->line_open) fputc('\n', stderr);
     console->line_open = false;
@@ -146,7 +141,7 @@ static bool tenth_reached(fl_console *console, size_t done, size_t total, double
 
 static void report(void *context, const char *stage, size_t done, size_t total) {
     fl_console *console = context;
-    double now = fl_console_seconds();
+    double now = fl_clock_seconds();
     bool another = strncmp(console->stage, stage, sizeof console->stage - 1) != 0;
     if (another || done < console->last_done) start_stage(console, stage, done, total, now);
     console->last_done = done;
@@ -175,8 +170,14 @@ static bool cancelled(void *context) {
     return noticed;
 }
 
+static void hold(void *context, bool held_now) {
+    (void)context;
+    fl_interrupts_hold(held_now);
+}
+
 fl_progress fl_console_progress(fl_console *console) {
     memset(console, 0, sizeof *console);
     console->terminal = isatty(STDERR_FILENO) == 1;
-    return (fl_progress){.report = report, .detail = detail, .cancelled = cancelled, .context = console};
+    return (fl_progress){
+        .report = report, .detail = detail, .cancelled = cancelled, .hold = hold, .context = console};
 }

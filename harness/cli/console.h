@@ -16,14 +16,14 @@
 #include "harness/base/progress.h"
 #include "harness/cli/progress_line.h"
 
-enum { FL_CONSOLE_STAGE_BYTES = 64, FL_CONSOLE_DETAIL_BYTES = 160 };
+enum { FL_CONSOLE_STAGE_BYTES = 64 };
 #define FL_INTERRUPT_SECONDS 1.7
 
 typedef struct fl_console {
     bool terminal;
     bool line_open; /* a progress line without its newline */
     char stage[FL_CONSOLE_STAGE_BYTES];
-    char detail[FL_CONSOLE_DETAIL_BYTES]; /* of the stage; "" = none */
+    char detail[FL_PROGRESS_DETAIL_BYTES]; /* of the stage; "" = none */
     double stage_start, last_shown;       /* seconds, monotonic */
     size_t stage_first, last_done;        /* done when the stage began, and at the last report */
     size_t tenths;                        /* shown of it, elsewhere than on a terminal */
@@ -38,7 +38,6 @@ void fl_console_end_line(fl_console *console);
 /* A line on standard error. */
 void fl_console_note(fl_console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-double fl_console_seconds(void); /* monotonic clock */
 /* Seconds that the stage at hand will still take, from its speed so far; negative: not known. */
 double fl_console_stage_left(const fl_console *console, size_t done, size_t total, double now);
 

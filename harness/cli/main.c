@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/cli/build_info.h"
+#include "harness/base/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/cli/console.h"
 #include "harness/cli/help.h"
@@ -41,6 +41,10 @@ int fl_command_fail(const fl_command *command, const fl_error *error) {
     fprintf(stderr, "frostline %s: %s\n", command->name, error->message);
     bool interrupted = error->status == FL_ERROR_CANCELLED && fl_interrupts_seen() > 0;
     return interrupted ? fl_interrupts_exit_status() : FL_EXIT_FAILURE;
+}
+
+void fl_command_note(const char *subject, const char *note) {
+    if (note != NULL) fprintf(stderr, "%s: note: %s\n", subject, note);
 }
 
 /* Output that could not be written (a full disk, a closed pipe) is a failure, whatever the command thought.

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/clock.h"
 #include "harness/cli/command.h"
-#include "harness/cli/plan_estimate.h"
+#include "harness/run/plan_estimate.h"
 
 enum { NAMED_CELLS = 4, NAMES_BYTES = 512 };
 #define LOG_SECONDS 1.0           /* between lines of one stage */
@@ -42,7 +43,7 @@ static void log_stage(fl_run_reporter *reporter, const char *stage, size_t done,
 
 static void report(void *context, const char *stage, size_t done, size_t total) {
     fl_run_reporter *reporter = context;
-    double now = fl_console_seconds();
+    double now = fl_clock_seconds();
     bool another = strcmp(reporter->console.stage, stage) != 0 || done < reporter->console.last_done;
     fl_progress_report(&reporter->on_console, stage, done, total);
     if (another || done == total || now - reporter->last_logged >= LOG_SECONDS)
@@ -59,6 +60,10 @@ static bool cancelled(void *context) {
     return fl_progress_cancelled(&((fl_run_reporter *)context)->on_console);
 }
 
+static void hold(void *context, bool held) {
+    fl_progress_hold(&((fl_run_reporter *)context)->on_console, held);
+}
+
 /* Cells of the run: those that are over and those that are to be. */
 static void count_cells(fl_run_reporter *reporter) {
     fl_run_clock *clock = &reporter->console.clock;
@@ -68,8 +73,8 @@ static void count_cells(fl_run_reporter *reporter) {
 void fl_run_reporter_start(fl_run_reporter *reporter, fl_cell_list *list, size_t threads) {
     *reporter = (fl_run_reporter){.list = list, .threads = threads};
     reporter->on_console = fl_console_progress(&reporter->console);
-    reporter->progress = (fl_progress){report, detail, cancelled, reporter};
-    reporter->console.clock = (fl_run_clock){.began = fl_console_seconds(), .estimate = -1};
+    reporter->progress = (fl_progress){report, detail, cancelled, hold, reporter};
+    reporter->console.clock = (fl_run_clock){.began = fl_clock_seconds(), .estimate = -1};
     const fl_run_log_field fields[] = {{.name = "config", .text = list->config},
                                        {.name = "out", .text = list->out},
                                        {.name = "cells", .number = (double)list->count}};
@@ -120,7 +125,7 @@ static void on_cell(void *context, const fl_cell_work *cell) {
     fl_console *console = &reporter->console;
     if (cell->state == FL_CELL_COMPUTED || cell->state == FL_CELL_FAILED) {
         console->clock.finished++;
-        console->clock.last_finished = fl_console_seconds();
+        console->clock.last_finished = fl_clock_seconds();
     }
     if (cell->state == FL_CELL_FAILED) {
         fl_run_reporter_failures(reporter);
@@ -167,7 +172,7 @@ static void estimate_time(fl_run_reporter *reporter, size_t index, const fl_cell
     fl_plan_estimate_add(&estimate, reporter->list, index, group);
     if (estimate.worked_out > 0 && estimate.operations < ESTIMATED_OPERATIONS) return;
     if (fl_plan_estimate_seconds(&estimate, reporter->threads, &seconds, NULL) != FL_OK) return;
-    clock->estimate = fl_console_seconds() - clock->began + seconds * (double)clock->cells / (double)pending;
+    clock->estimate = fl_clock_seconds() - clock->began + seconds * (double)clock->cells / (double)pending;
 }
 
 void fl_run_reporter_group(fl_run_reporter *reporter, size_t index, const fl_cell_group *group) {

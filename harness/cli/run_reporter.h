@@ -4,10 +4,10 @@
 #ifndef FL_CLI_RUN_REPORTER_H
 #define FL_CLI_RUN_REPORTER_H
 
-#include "harness/cli/cell_list.h"
+#include "harness/run/cell_list.h"
 #include "harness/cli/console.h"
-#include "harness/cli/evaluation.h"
-#include "harness/cli/run_log.h"
+#include "harness/run/evaluation.h"
+#include "harness/run/run_log.h"
 
 typedef struct fl_run_reporter {
     fl_cell_list *list; /* borrowed */

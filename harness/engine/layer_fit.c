@@ -2,6 +2,7 @@
 
 #include "attn_variants/exact_shares.h"
 #include "attn_variants/mixer_backward.h"
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/engine/frozen_pass.h"
 #include "harness/engine/layer_error.h"
@@ -35,12 +36,12 @@ static fl_status fit_layer(void *context, const fl_frozen_layer *target, fl_erro
         fl_training_member *member = &group->members[i];
         const fl_mechanism *mechanism = member->job->mechanism;
         if (!member->active || mechanism->layer[target->layer] == NULL) continue;
-        double start = fl_training_clock(), loss = 0.0, share = 1.0 / (double)member->linearised;
+        double start = fl_clock_seconds(), loss = 0.0, share = 1.0 / (double)member->linearised;
         FL_TRY(fl_layer_error_run(&fit->scratch, group->network, mechanism, target, fit->shares.of[i],
                                   visit->weight * share, true, member->gradient->layer[target->layer], &loss,
                                   error));
         member->loss += loss * share;
-        member->seconds += fl_training_clock() - start;
+        member->seconds += fl_clock_seconds() - start;
     }
     return FL_OK;
 }

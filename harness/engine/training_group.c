@@ -1,17 +1,11 @@
 #include "harness/engine/training_group.h"
 
 #include <math.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/engine/training_state.h"
-
-double fl_training_clock(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static fl_status check_mechanism(const fl_mechanism *mechanism, fl_error *error) {
     for (size_t l = 0; l < mechanism->layers && mechanism->layer_floats > 0; l++) {
@@ -199,7 +193,7 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
     const fl_train_config *config = member->job->config;
     fl_training_history *history = member->job->history;
     size_t step = history->steps;
-    double start = fl_training_clock(), loss = member->loss * (1.0 / (double)group->draws);
+    double start = fl_clock_seconds(), loss = member->loss * (1.0 / (double)group->draws);
     double norm = fl_gradient_clip(member->gradient, config->clip);
     double rate = fl_learning_rate(config->learning_rate, config->warmup_steps, config->steps, step);
     history->diverged = !isfinite(loss) || !isfinite(norm);
@@ -213,7 +207,7 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
     history->learning_rate[step] = rate;
     history->steps = step + 1;
     history->tokens_seen += group->seen;
-    member->seconds += fl_training_clock() - start;
+    member->seconds += fl_clock_seconds() - start;
 }
 
 /* The step's own seconds, and an equal share of what was spent on all. */
@@ -280,12 +274,12 @@ static fl_status catch_up(const fl_training_group *group, fl_error *error) {
 /* The step that the furthest behind are at, by all of those. */
 static fl_status make_step(fl_training_group *group, size_t step, size_t active, fl_training_add add,
                            void *context, fl_error *error) {
-    double start = fl_training_clock();
+    double start = fl_clock_seconds();
     FL_TRY(add_sequences(group, step, add, context, error));
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].active) take_step(group, &group->members[i]);
     }
-    share_seconds(group, active, fl_training_clock() - start);
+    share_seconds(group, active, fl_clock_seconds() - start);
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].active) FL_TRY(follow_step(&group->members[i], error));
     }

@@ -33,9 +33,6 @@ struct fl_training_group {
     size_t seen;                 /* tokens of this step */
 };
 
-/* Seconds of a clock that only runs forward. */
-double fl_training_clock(void);
-
 /* Checks the data and the mechanisms, empties the histories, and reads the checkpoints that are there. The jobs are borrowed.
  * Members whose checkpoints differ in steps go on one after another until they are level. */
 fl_status fl_training_group_create(const fl_network *network, const fl_training_job *jobs, size_t count,

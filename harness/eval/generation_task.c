@@ -1,8 +1,8 @@
 #include "harness/eval/generation_task.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/engine/generation.h"
 #include "harness/eval/retrieval.h"
@@ -88,17 +88,11 @@ static fl_status run_item(const fl_task_requests *task, size_t index, fl_session
     return status;
 }
 
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 fl_status fl_generation_evaluate(const fl_task_config *config, const fl_task_requests *task,
                                  const fl_network *network, const fl_tokenizer *tokenizer,
                                  const fl_mechanism *mechanism, const fl_progress *progress,
                                  fl_task_result *result, fl_error *error) {
-    const double start = seconds_now();
+    const double start = fl_clock_seconds();
     FL_TRY(fl_task_result_create(config, task, 1, result, error));
     FL_TRY(FL_ALLOCATE(&result->answer, task->item_count, error));
     fl_session *session = NULL;
@@ -113,6 +107,6 @@ fl_status fl_generation_evaluate(const fl_task_config *config, const fl_task_req
     }
     fl_session_destroy(session);
     result->counts.computed_tokens = result->counts.asked_tokens;
-    result->counts.seconds = seconds_now() - start;
+    result->counts.seconds = fl_clock_seconds() - start;
     return status;
 }

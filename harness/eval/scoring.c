@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "harness/base/clock.h"
 #include "harness/base/memory.h"
 #include "harness/base/threads.h"
 #include "harness/engine/session.h"
@@ -466,12 +466,6 @@ static void release_work(score_work *work) {
     fl_memory_free(work->wanted);
 }
 
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 fl_status fl_score_run(const fl_score_plan *plan, const fl_network *network, const fl_mechanism *mechanism,
                        const fl_progress *progress, const char *stage, fl_score *scores,
                        fl_score_counts *counts, fl_error *error) {
@@ -481,7 +475,7 @@ fl_status fl_score_run(const fl_score_plan *plan, const fl_network *network, con
                        .scores = scores,
                        .progress = progress,
                        .stage = stage};
-    const double start = seconds_now();
+    const double start = fl_clock_seconds();
     for (size_t i = 0; i < plan->count; i++) {
         const score_sequence *sequence = &plan->sequences[i];
         scores[sequence->index] = (fl_score){.greedy = true, .truncated = sequence->skipped};
@@ -490,7 +484,7 @@ fl_status fl_score_run(const fl_score_plan *plan, const fl_network *network, con
     fl_status status = allocate_work(&work, error);
     if (status == FL_OK) status = plan->share ? run_shared(&work, error) : run_alone(&work, error);
     release_work(&work);
-    work.counts.seconds = seconds_now() - start;
+    work.counts.seconds = fl_clock_seconds() - start;
     if (counts != NULL) *counts = work.counts;
     return status;
 }

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "attn_variants/exact_shares.h"
+#include "harness/base/clock.h"
 #include "harness/base/hash.h"
 #include "harness/base/memory.h"
 #include "harness/engine/block.h"
@@ -59,12 +59,6 @@ typedef struct {
     fl_logit_scorer scorer;
     double seconds_measuring; /* spent inside the frozen model's observer */
 } fl_evaluation;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* The first number that is not finite in x [T][rows of width each] names the place, once a run. */
 static void note_divergence(fl_text_result *result, const char *stage, size_t layer, size_t first,
@@ -235,22 +229,22 @@ static void add_key_geometry(fl_evaluation *evaluation, const fl_layer_view *vie
 static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_error *error) {
     fl_evaluation *evaluation = context;
     const fl_text_evaluation_options *options = evaluation->options;
-    double start = now();
+    double start = fl_clock_seconds();
     if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
     if (options->diagnostics) add_key_geometry(evaluation, view);
     fl_exact_shares_clear(&evaluation->shares);
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         if (run->mixers == NULL) continue;
-        double run_start = now();
+        double run_start = fl_clock_seconds();
         FL_TRY(measure_teacher_forced(evaluation, run, view, error));
-        run->result->seconds_teacher_forced += now() - run_start;
+        run->result->seconds_teacher_forced += fl_clock_seconds() - run_start;
     }
     if (evaluation->trends.room > 0) {
         fl_trend_signals_append(&evaluation->trends, view->layer, view->tokens, evaluation->concentration,
                                 evaluation->residual_signal);
     }
-    evaluation->seconds_measuring += now() - start;
+    evaluation->seconds_measuring += fl_clock_seconds() - start;
     return FL_OK;
 }
 
@@ -329,10 +323,10 @@ static void score_block(fl_evaluation *evaluation, const int32_t *ids, size_t le
         fl_logit_scorer_reference(scorer, rows, evaluation->hidden + done * width);
         add_reference_scores(evaluation, ids, length, first + done, rows);
         for (size_t r = 0; r < evaluation->run_count; r++) {
-            double start = now();
+            double start = fl_clock_seconds();
             fl_logit_scorer_compare(scorer, rows, evaluation->runs[r].hidden + done * width);
             add_scores(evaluation, evaluation->runs[r].result, ids, length, first + done, rows);
-            evaluation->runs[r].result->seconds_propagated += now() - start;
+            evaluation->runs[r].result->seconds_propagated += fl_clock_seconds() - start;
         }
     }
 }
@@ -341,18 +335,18 @@ static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, s
                                 size_t tokens, double *frozen_seconds, fl_error *error) {
     fl_session_observer frozen = {observe_frozen, evaluation};
     evaluation->seconds_measuring = 0.0;
-    double start = now();
+    double start = fl_clock_seconds();
     FL_TRY(fl_session_forward(evaluation->frozen, ids + first, tokens, NULL, evaluation->hidden, &frozen,
                               error));
-    *frozen_seconds += now() - start - evaluation->seconds_measuring;
+    *frozen_seconds += fl_clock_seconds() - start - evaluation->seconds_measuring;
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         if (run->session == NULL) continue;
         fl_propagated_context context = {evaluation, run};
         fl_session_observer observer = {observe_propagated, &context};
-        start = now();
+        start = fl_clock_seconds();
         FL_TRY(fl_session_forward(run->session, ids + first, tokens, NULL, run->hidden, &observer, error));
-        run->result->seconds_propagated += now() - start;
+        run->result->seconds_propagated += fl_clock_seconds() - start;
     }
     if (evaluation->options->language_model) score_block(evaluation, ids, length, first, tokens);
     return FL_OK;

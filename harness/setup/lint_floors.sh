@@ -18,7 +18,9 @@ harness/measure 5
 harness/eval 5
 harness/store 6
 analysis 7
-harness/cli 8"
+harness/run 8
+harness/bench 9
+harness/cli 10"
 
 rank_of() { awk -v folder="$1" '$1 == folder {print $2}' <<<"$floors"; }
 sources() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u; }
