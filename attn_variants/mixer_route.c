@@ -149,11 +149,12 @@ static fl_status route_by_mass(fl_mixer_block *block, fl_error *error) {
     fl_mass_work work = {block, NULL, NULL};
     fl_status status = FL_OK;
     FL_TRY_DONE(status,
-                FL_ALLOCATE(&work.probability, kv_heads * mixer->plan.group * mixer->exact.count, error));
+                fl_compute_floats(mixer->plan.compute, kv_heads * mixer->plan.group * mixer->exact.count,
+                                  &work.probability, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, kv_heads * mixer->cache.budget, error));
     fl_threads_for(mixer->plan.compute->threads, kv_heads, route_head_by_mass, &work);
 done:
-    fl_memory_free(work.probability);
+    fl_compute_release(mixer->plan.compute, work.probability);
     fl_memory_free(work.scores);
     return status;
 }
@@ -261,7 +262,7 @@ static fl_status route_by_recall(fl_mixer_block *block, fl_error *error) {
     fl_recall_work work = {.block = block};
     fl_status status = FL_OK;
     size_t heads = plan->shape.query_heads, reads = candidates * plan->micro_steps;
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.read, heads * reads * plan->value_dim, error));
+    FL_TRY_DONE(status, fl_compute_floats(plan->compute, heads * reads * plan->value_dim, &work.read, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, heads * candidates, error));
     for (size_t step = 0; step < block->tokens; step++) {
         size_t leaving = fl_mixer_leaving(plan, block->first + step);
@@ -277,7 +278,7 @@ static fl_status route_by_recall(fl_mixer_block *block, fl_error *error) {
     }
     status = fl_mixer_advance(block, advanced, block->tokens - advanced, error);
 done:
-    fl_memory_free(work.read);
+    fl_compute_release(plan->compute, work.read);
     fl_memory_free(work.scores);
     return status;
 }

@@ -152,6 +152,15 @@ void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, co
                               row_count);
 }
 
+void fl_compute_upload(fl_compute *compute, float *to, const float *host, size_t count) {
+    compute->ops->upload(compute, floats_at(to), host, count);
+}
+
+fl_status fl_compute_download(fl_compute *compute, float *host, const float *from, size_t count,
+                              fl_error *error) {
+    return compute->ops->download(compute, host, floats_at(from), count, error);
+}
+
 void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value) {
     compute->ops->fill(compute, floats_at(array), count, value);
 }

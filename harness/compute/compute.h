@@ -187,6 +187,8 @@ void fl_compute_copy_rows(fl_compute *compute, float *to, size_t to_stride, cons
                           size_t row_count);
 void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, const float *from, size_t from_stride,
                             fl_array index, size_t rows, size_t row_count);
+void fl_compute_upload(fl_compute *compute, float *to, const float *host, size_t count);
+fl_status fl_compute_download(fl_compute *compute, float *host, const float *from, size_t count, fl_error *error);
 void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value);
 
 /* Scratch memory of at least `count` numbers, whose content is undefined, for the length of one call of the code above: the

@@ -438,7 +438,7 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     const fl_model_config *config = config_of(backward);
     const fl_network_layer *weights = &network->layers[layer];
     const float *stream = backward->layer_inputs + layer * tokens * config->model_dim;
-    float *parameters = gradient->layer[layer];
+    float *parameters = gradient->sum[layer];
     bool lowest = layer == backward->lowest;
     const fl_adapter adapter = fl_adapter_of(backward->mechanism, layer);
     fl_block *block = &backward->block;
@@ -525,7 +525,7 @@ static fl_status visit_layer(void *context, const fl_frozen_layer *target, fl_er
     fl_backward *backward = wanted->backward;
     return fl_layer_error_run(&backward->layer_error, backward->network, backward->mechanism, target, NULL,
                               wanted->weight, wanted->normalise,
-                              wanted->gradient != NULL ? wanted->gradient->layer[target->layer] : NULL,
+                              wanted->gradient != NULL ? wanted->gradient->sum[target->layer] : NULL,
                               &wanted->losses[target->layer], error);
 }
 

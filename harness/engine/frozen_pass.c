@@ -1,7 +1,5 @@
 #include "harness/engine/frozen_pass.h"
 
-#include <string.h>
-
 #include "harness/base/memory.h"
 #include "harness/base/scratch_file.h"
 #include "harness/engine/block.h"
@@ -9,7 +7,7 @@
 
 /* A sequence's inputs and outputs of all wanted layers, in their order. */
 typedef struct fl_kept_sequence {
-    float *activations; /* [wanted][2][T][E]; NULL: not kept */
+    float *activations; /* [wanted][2][T][E] of the host; NULL: not kept */
     bool in_scratch;    /* then the scratch file's */
     double *variances;  /* [wanted] */
 } fl_kept_sequence;
@@ -171,13 +169,14 @@ static fl_frozen_layer view_of(const fl_frozen_pass *pass, size_t layer, size_t 
                              .attention_output = block->attention_output};
 }
 
-static void keep(const fl_frozen_pass *pass, fl_kept_sequence *kept, size_t place,
-                 const fl_frozen_layer *view) {
+static fl_status keep(const fl_frozen_pass *pass, fl_kept_sequence *kept, size_t place,
+                      const fl_frozen_layer *view, fl_error *error) {
     size_t floats = view->tokens * config_of(pass)->model_dim;
     float *to = kept->activations + 2 * place * floats;
-    memcpy(to, view->attention_input, floats * sizeof(float));
-    memcpy(to + floats, view->attention_output, floats * sizeof(float));
+    fl_compute *compute = pass->network->compute;
     kept->variances[place] = view->variance;
+    FL_TRY(fl_compute_download(compute, to, view->attention_input, floats, error));
+    return fl_compute_download(compute, to + floats, view->attention_output, floats, error);
 }
 
 static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int32_t *ids, size_t tokens,
@@ -194,7 +193,7 @@ static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int
         if (pass->wanted[l]) {
             fl_frozen_layer view = view_of(pass, l, tokens);
             view.variance = variance_of(tokens * config_of(pass)->model_dim, block->attention_output);
-            if (kept != NULL) keep(pass, kept, place, &view);
+            if (kept != NULL) FL_TRY(keep(pass, kept, place, &view, error));
             place++;
             FL_TRY(visit(context, &view, error));
         }
@@ -210,8 +209,9 @@ static fl_status recall(fl_frozen_pass *pass, const fl_kept_sequence *kept, size
         if (!pass->wanted[l]) continue;
         FL_TRY(fl_network_go_on(pass->network, error));
         fl_frozen_layer view = view_of(pass, l, tokens);
-        view.attention_input = kept->activations + 2 * place * floats;
-        view.attention_output = view.attention_input + floats;
+        const float *from = kept->activations + 2 * place * floats;
+        fl_compute_upload(pass->network->compute, pass->block.attention_input, from, floats);
+        fl_compute_upload(pass->network->compute, pass->block.attention_output, from + floats, floats);
         view.variance = kept->variances[place++];
         fl_block_project_input(pass->network, l, &pass->rope, NULL, tokens, 0, view.attention_input,
                                &pass->block);

@@ -6,7 +6,8 @@
 #include "harness/base/random.h"
 
 typedef struct generation_work {
-    float *hidden, *logits; /* [E], [V] */
+    float *hidden, *logits; /* [E], [V] of the instance */
+    float *host;            /* [V] the logits, downloaded */
 } generation_work;
 
 /* hidden [E] = the final state of the prompt's last token. */
@@ -23,7 +24,8 @@ static fl_status generate(fl_session *session, const fl_network *network, const 
     FL_TRY(read_prompt(session, prompt, tokens, work->hidden, error));
     while (out->count < most) {
         fl_network_logits(network, 1, work->hidden, work->logits);
-        const int32_t next = (int32_t)fl_logits_best(work->logits, vocabulary);
+        FL_TRY(fl_compute_download(network->compute, work->host, work->logits, vocabulary, error));
+        const int32_t next = (int32_t)fl_logits_best(work->host, vocabulary);
         if (next == stop) break;
         out->ids[out->count++] = next;
         out->reached += fl_session_tokens_written(session) > 0;
@@ -41,12 +43,14 @@ fl_status fl_generate_greedy(fl_session *session, const fl_network *network, con
     generation_work work = {0};
     fl_status status;
     FL_TRY_DONE(status, fl_compute_floats(network->compute, config->model_dim, &work.hidden, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&work.logits, config->vocabulary, error));
+    FL_TRY_DONE(status, fl_compute_floats(network->compute, config->vocabulary, &work.logits, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&work.host, config->vocabulary, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->ids, most, error));
     status = generate(session, network, prompt, tokens, most, stop, &work, out, error);
 done:
     fl_compute_release(network->compute, work.hidden);
-    fl_memory_free(work.logits);
+    fl_compute_release(network->compute, work.logits);
+    fl_memory_free(work.host);
     if (status != FL_OK) fl_generation_release(out);
     return status;
 }
@@ -75,7 +79,8 @@ typedef struct {
     fl_lane lanes[FL_GENERATION_BATCH];
     size_t lane_count;
     float *hidden;                  /* [FL_GENERATION_BATCH][E] */
-    float *logits, *start_logits;   /* [FL_GENERATION_BATCH][V], [V] */
+    float *device_logits;           /* [FL_GENERATION_BATCH][V] of the instance */
+    float *logits, *start_logits;   /* [FL_GENERATION_BATCH][V], [V], downloaded */
     fl_sampling_candidate *scratch; /* [workers][V] */
 } fl_sampler;
 
@@ -136,6 +141,13 @@ static fl_status accept(fl_sampler *sampler, fl_lane *lane, bool *goes_on, fl_er
     return complete || *goes_on ? FL_OK : start_document(sampler, lane, error);
 }
 
+/* logits [rows][V] of the first `rows` final states. */
+static fl_status download_logits(const fl_sampler *sampler, size_t rows, float *logits, fl_error *error) {
+    fl_network_logits(sampler->network, rows, sampler->hidden, sampler->device_logits);
+    return fl_compute_download(sampler->network->compute, logits, sampler->device_logits,
+                               rows * vocabulary_of(sampler), error);
+}
+
 /* One token for every lane. */
 static fl_status advance(fl_sampler *sampler, fl_error *error) {
     fl_session *sessions[FL_GENERATION_BATCH];
@@ -153,8 +165,7 @@ static fl_status advance(fl_sampler *sampler, fl_error *error) {
     }
     if (rows == 0) return FL_OK;
     FL_TRY(fl_session_forward_batch(sessions, rows, ids, sampler->hidden, error));
-    fl_network_logits(sampler->network, rows, sampler->hidden, sampler->logits);
-    return FL_OK;
+    return download_logits(sampler, rows, sampler->logits, error);
 }
 
 /* Sequences first .. first + lane_count - 1. */
@@ -190,6 +201,7 @@ static fl_status prepare(fl_sampler *sampler, const fl_mechanism *mechanism, siz
     size_t scratch = fl_threads_count(network->compute->threads) * config->vocabulary;
     FL_TRY(fl_compute_floats(network->compute, FL_GENERATION_BATCH * config->model_dim, &sampler->hidden,
                              error));
+    FL_TRY(fl_compute_floats(network->compute, lanes * config->vocabulary, &sampler->device_logits, error));
     FL_TRY(FL_ALLOCATE(&sampler->logits, lanes * config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->start_logits, config->vocabulary, error));
     FL_TRY(FL_ALLOCATE(&sampler->scratch, scratch, error));
@@ -197,8 +209,7 @@ static fl_status prepare(fl_sampler *sampler, const fl_mechanism *mechanism, siz
     for (size_t i = 0; i < lanes; i++)
         FL_TRY(fl_session_create(network, mechanism, &sampler->lanes[i].session, error));
     FL_TRY(read_prompt(sampler->prompt, options->prompt, options->prompt_tokens, sampler->hidden, error));
-    fl_network_logits(network, 1, sampler->hidden, sampler->start_logits);
-    return FL_OK;
+    return download_logits(sampler, 1, sampler->start_logits, error);
 }
 
 static void release_sampler(fl_sampler *sampler) {
@@ -208,6 +219,7 @@ static void release_sampler(fl_sampler *sampler) {
     }
     fl_session_destroy(sampler->prompt);
     fl_compute_release(sampler->network->compute, sampler->hidden);
+    fl_compute_release(sampler->network->compute, sampler->device_logits);
     fl_memory_free(sampler->logits);
     fl_memory_free(sampler->start_logits);
     fl_memory_free(sampler->scratch);

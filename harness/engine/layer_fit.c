@@ -38,7 +38,7 @@ static fl_status fit_layer(void *context, const fl_frozen_layer *target, fl_erro
         if (!member->active || mechanism->layer[target->layer] == NULL) continue;
         double start = fl_clock_seconds(), loss = 0.0, share = 1.0 / (double)member->linearised;
         FL_TRY(fl_layer_error_run(&fit->scratch, group->network, mechanism, target, fit->shares.of[i],
-                                  visit->weight * share, true, member->gradient->layer[target->layer], &loss,
+                                  visit->weight * share, true, member->gradient->sum[target->layer], &loss,
                                   error));
         member->loss += loss * share;
         member->seconds += fl_clock_seconds() - start;

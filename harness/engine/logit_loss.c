@@ -28,10 +28,12 @@ fl_status fl_logit_loss_create(const fl_network *network, bool with_target, fl_l
     *out = (fl_logit_loss){.network = network};
     out->rows = fl_network_logit_rows(network);
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, out->rows * vocabulary_of(out), error));
+    FL_TRY_DONE(status,
+                fl_compute_floats(network->compute, out->rows * vocabulary_of(out), &out->logits, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->row_loss, out->rows, error));
     if (with_target)
-        FL_TRY_DONE(status, FL_ALLOCATE(&out->target_logits, out->rows * vocabulary_of(out), error));
+        FL_TRY_DONE(status, fl_compute_floats(network->compute, out->rows * vocabulary_of(out),
+                                              &out->target_logits, error));
     return FL_OK;
 done:
     fl_logit_loss_release(out);
@@ -39,8 +41,9 @@ done:
 }
 
 void fl_logit_loss_release(fl_logit_loss *loss) {
-    fl_memory_free(loss->logits);
-    fl_memory_free(loss->target_logits);
+    if (loss->network == NULL) return;
+    fl_compute_release(loss->network->compute, loss->logits);
+    fl_compute_release(loss->network->compute, loss->target_logits);
     fl_memory_free(loss->row_loss);
     *loss = (fl_logit_loss){0};
 }
@@ -176,7 +179,8 @@ double fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t 
         sum += run_rows(loss, &job, next_token_row, rows, hidden + done * width,
                         gradient_hidden != NULL ? gradient_hidden + done * width : NULL);
     }
-    if (gradient_hidden != NULL) memset(gradient_hidden + scored * width, 0, width * sizeof(float));
+    if (gradient_hidden != NULL)
+        fl_compute_fill(loss->network->compute, gradient_hidden + scored * width, width, 0.0);
     return sum / (double)scored;
 }
 

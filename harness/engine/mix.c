@@ -27,7 +27,9 @@ typedef struct fl_mix {
     fl_attention_shape shape;
     size_t tokens;
     float *inputs[INPUTS]; /* NULL: not in the file */
-    float *initial;        /* [H][state_floats], or NULL */
+    float *sent[INPUTS];   /* the same with the instance, of those that a pass reads */
+    float *initial;        /* [H][state_floats] with the instance, or NULL */
+    float *result;         /* [T][H][D] with the instance */
     float *output, *state, *normaliser;
     float *gradients[4]; /* of q, k, v, h */
     float *parameters;   /* gradients, laid out as the layer */
@@ -112,12 +114,26 @@ static fl_status take_sizes(fl_mix *mix, fl_error *error) {
     return expect_shape(mix, GRADIENT, "[T][H][D]", 3, queries, error);
 }
 
+/* What a pass reads goes to the instance, what it made comes from there. */
+static fl_status send(const fl_mix *mix, const float *host, size_t count, float **out, fl_error *error) {
+    FL_TRY(fl_compute_floats(mix->compute, count, out, error));
+    fl_compute_upload(mix->compute, *out, host, count);
+    return FL_OK;
+}
+
+static fl_status fetch(const fl_mix *mix, const float *array, size_t count, float **host, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(host, count, error));
+    return fl_compute_download(mix->compute, *host, array, count, error);
+}
+
 static fl_status read_inputs(fl_mix *mix, fl_error *error) {
     for (int input = 0; input < INPUTS; input++) {
         const fl_checkpoint_entry *entry = fl_checkpoint_lookup(mix->file, input_names[input]);
         if (entry == NULL) continue;
         FL_TRY(FL_ALLOCATE(&mix->inputs[input], elements(&entry->tensor), error));
         fl_checkpoint_entry_floats(entry, mix->inputs[input]);
+        if (input == STATE || input == NORMALISER) continue;
+        FL_TRY(send(mix, mix->inputs[input], elements(&entry->tensor), &mix->sent[input], error));
     }
     return FL_OK;
 }
@@ -192,13 +208,29 @@ static fl_status join_state(fl_mix *mix, fl_error *error) {
                             "%s: state and normaliser go together, and only with normaliser: true",
                             mix->request->inputs);
     FL_TRY(expect_shape(mix, NORMALISER, "[H][Dk]", 2, (size_t[]){heads, key_dim}, error));
-    FL_TRY(FL_ALLOCATE(&mix->initial, heads * floats, error));
     size_t plain = mix->inputs[NORMALISER] != NULL ? floats - key_dim : floats;
+    float *joined = NULL;
+    FL_TRY(FL_ALLOCATE(&joined, heads * floats, error));
     for (size_t head = 0; head < heads; head++) {
-        float *to = mix->initial + head * floats;
+        float *to = joined + head * floats;
         memcpy(to, mix->inputs[STATE] + head * plain, plain * sizeof *to);
         if (plain < floats)
             memcpy(to + plain, mix->inputs[NORMALISER] + head * key_dim, key_dim * sizeof *to);
+    }
+    fl_status status = send(mix, joined, heads * floats, &mix->initial, error);
+    fl_memory_free(joined);
+    return status;
+}
+
+/* state [H][floats] in two. */
+static fl_status split(fl_mix *mix, const float *state, size_t floats, size_t plain, fl_error *error) {
+    size_t heads = mix->shape.query_heads, rest = floats - plain;
+    FL_TRY(FL_ALLOCATE(&mix->state, heads * plain, error));
+    if (rest > 0) FL_TRY(FL_ALLOCATE(&mix->normaliser, heads * rest, error));
+    for (size_t head = 0; head < heads; head++) {
+        memcpy(mix->state + head * plain, state + head * floats, plain * sizeof *state);
+        if (rest > 0)
+            memcpy(mix->normaliser + head * rest, state + head * floats + plain, rest * sizeof *state);
     }
     return FL_OK;
 }
@@ -208,15 +240,11 @@ static fl_status split_state(fl_mix *mix, fl_error *error) {
     if (floats == 0) return FL_OK;
     state_rows(mix, &key_dim);
     size_t plain = mix->variant->normaliser ? floats - key_dim : floats;
-    const float *state = fl_mixer_state_block(mix->mixer);
-    FL_TRY(FL_ALLOCATE(&mix->state, heads * plain, error));
-    if (plain < floats) FL_TRY(FL_ALLOCATE(&mix->normaliser, heads * key_dim, error));
-    for (size_t head = 0; head < heads; head++) {
-        memcpy(mix->state + head * plain, state + head * floats, plain * sizeof *state);
-        if (plain < floats)
-            memcpy(mix->normaliser + head * key_dim, state + head * floats + plain, key_dim * sizeof *state);
-    }
-    return FL_OK;
+    float *state = NULL;
+    fl_status status = fetch(mix, fl_mixer_state_block(mix->mixer), heads * floats, &state, error);
+    if (status == FL_OK) status = split(mix, state, floats, plain, error);
+    fl_memory_free(state);
+    return status;
 }
 
 /* Passes. */
@@ -224,13 +252,13 @@ static fl_status split_state(fl_mix *mix, fl_error *error) {
 static fl_mixer_call call_of(const fl_mix *mix, size_t first, size_t count) {
     size_t query_row = mix->shape.query_heads * mix->shape.head_dim;
     size_t key_row = mix->shape.kv_heads * mix->shape.head_dim;
-    const float *input = mix->inputs[INPUT];
+    const float *input = mix->sent[INPUT];
     return (fl_mixer_call){.tokens = count,
-                           .query = mix->inputs[QUERY] + first * query_row,
-                           .key = mix->inputs[KEY] + first * key_row,
-                           .value = mix->inputs[VALUE] + first * key_row,
+                           .query = mix->sent[QUERY] + first * query_row,
+                           .key = mix->sent[KEY] + first * key_row,
+                           .value = mix->sent[VALUE] + first * key_row,
                            .input = input == NULL ? NULL : input + first * mix->shape.model_dim,
-                           .output = mix->output == NULL ? NULL : mix->output + first * query_row,
+                           .output = mix->result == NULL ? NULL : mix->result + first * query_row,
                            .initial_state = first == 0 ? mix->initial : NULL,
                            .mode = mix->request->mode};
 }
@@ -242,7 +270,8 @@ static fl_status settle(fl_mix *mix, fl_error *error) {
     if (!variant->rule->reads_before || variant->window > 0 || variant->cache_budget > 0) return FL_OK;
     float *zeros = NULL;
     size_t row = mix->shape.query_heads * mix->shape.head_dim + mix->shape.model_dim;
-    FL_TRY(FL_ALLOCATE(&zeros, 2 * row, error));
+    FL_TRY(fl_compute_floats(mix->compute, 2 * row, &zeros, error));
+    fl_compute_fill(mix->compute, zeros, 2 * row, 0.0);
     fl_mixer_call call = {.tokens = 1,
                           .query = zeros,
                           .key = zeros,
@@ -251,7 +280,7 @@ static fl_status settle(fl_mix *mix, fl_error *error) {
                           .output = zeros + row,
                           .mode = mix->request->mode};
     fl_status status = fl_mixer_forward(mix->mixer, &call, error);
-    fl_memory_free(zeros);
+    fl_compute_release(mix->compute, zeros);
     return status;
 }
 
@@ -260,28 +289,43 @@ static fl_status forward(fl_mix *mix, fl_error *error) {
     if (cut > mix->tokens)
         return fl_error_set(error, FL_ERROR_ARGUMENT, "a cut after %zu tokens, but there are %zu", cut,
                             mix->tokens);
-    FL_TRY(FL_ALLOCATE(&mix->output, mix->tokens * mix->shape.query_heads * mix->shape.head_dim, error));
+    const size_t floats = mix->tokens * mix->shape.query_heads * mix->shape.head_dim;
+    FL_TRY(fl_compute_floats(mix->compute, floats, &mix->result, error));
     fl_mixer_call call = call_of(mix, 0, cut);
     FL_TRY(fl_mixer_forward(mix->mixer, &call, error));
     call = call_of(mix, cut, mix->tokens - cut);
     FL_TRY(fl_mixer_forward(mix->mixer, &call, error));
     FL_TRY(settle(mix, error));
+    FL_TRY(fetch(mix, mix->result, floats, &mix->output, error));
     return split_state(mix, error);
+}
+
+/* The gradients with the instance: of q, k, v, h and the parameters. */
+static fl_status run_backward(fl_mix *mix, const size_t *sizes, float **arrays, fl_error *error) {
+    for (size_t i = 0; i < 5; i++) {
+        if (sizes[i] > 0) FL_TRY(fl_compute_floats(mix->compute, sizes[i], &arrays[i], error));
+    }
+    if (arrays[4] != NULL) fl_compute_fill(mix->compute, arrays[4], sizes[4], 0.0);
+    fl_mixer_call call = call_of(mix, 0, mix->tokens);
+    call.output = NULL;
+    FL_TRY(fl_mixer_backward(mix->compute, mix->mechanism, 0, &call, mix->sent[GRADIENT], arrays[0],
+                             arrays[1], arrays[2], arrays[3], arrays[4], error));
+    for (size_t i = 0; i < 4; i++) {
+        if (sizes[i] > 0) FL_TRY(fetch(mix, arrays[i], sizes[i], &mix->gradients[i], error));
+    }
+    return fetch(mix, arrays[4], sizes[4], &mix->parameters, error);
 }
 
 static fl_status backward(fl_mix *mix, fl_error *error) {
     size_t tokens = mix->tokens, keys = tokens * mix->shape.kv_heads * mix->shape.head_dim;
-    const size_t sizes[4] = {tokens * mix->shape.query_heads * mix->shape.head_dim, keys, keys,
-                             mix->inputs[INPUT] == NULL ? 0 : tokens * mix->shape.model_dim};
+    const size_t sizes[5] = {tokens * mix->shape.query_heads * mix->shape.head_dim, keys, keys,
+                             mix->inputs[INPUT] == NULL ? 0 : tokens * mix->shape.model_dim,
+                             mix->mechanism->layer_floats};
+    float *arrays[5] = {NULL, NULL, NULL, NULL, NULL};
     if (mix->inputs[GRADIENT] == NULL) return FL_OK;
-    for (size_t i = 0; i < 4; i++) {
-        if (sizes[i] > 0) FL_TRY(FL_ALLOCATE(&mix->gradients[i], sizes[i], error));
-    }
-    FL_TRY(FL_ALLOCATE(&mix->parameters, mix->mechanism->layer_floats, error));
-    fl_mixer_call call = call_of(mix, 0, tokens);
-    call.output = NULL;
-    return fl_mixer_backward(mix->compute, mix->mechanism, 0, &call, mix->inputs[GRADIENT], mix->gradients[0],
-                             mix->gradients[1], mix->gradients[2], mix->gradients[3], mix->parameters, error);
+    fl_status status = run_backward(mix, sizes, arrays, error);
+    for (size_t i = 0; i < 5; i++) fl_compute_release(mix->compute, arrays[i]);
+    return status;
 }
 
 /* Output. */
@@ -345,10 +389,14 @@ static fl_status run(fl_mix *mix, fl_error *error) {
 }
 
 static void release(fl_mix *mix) {
-    for (size_t i = 0; i < INPUTS; i++) fl_memory_free(mix->inputs[i]);
+    for (size_t i = 0; i < INPUTS; i++) {
+        fl_memory_free(mix->inputs[i]);
+        fl_compute_release(mix->compute, mix->sent[i]);
+    }
     for (size_t i = 0; i < 4; i++) fl_memory_free(mix->gradients[i]);
     fl_memory_free(mix->parameters);
-    fl_memory_free(mix->initial);
+    fl_compute_release(mix->compute, mix->initial);
+    fl_compute_release(mix->compute, mix->result);
     fl_memory_free(mix->output);
     fl_memory_free(mix->state);
     fl_memory_free(mix->normaliser);

@@ -17,8 +17,8 @@ fl_status fl_adamw_create(const fl_mechanism *mechanism, double beta1, double be
     adamw->beta2 = beta2;
     adamw->epsilon = epsilon;
     adamw->weight_decay = weight_decay;
-    FL_TRY_DONE(status, fl_gradient_create(mechanism, &adamw->first, error));
-    FL_TRY_DONE(status, fl_gradient_create(mechanism, &adamw->second, error));
+    FL_TRY_DONE(status, fl_gradient_create(mechanism, NULL, &adamw->first, error));
+    FL_TRY_DONE(status, fl_gradient_create(mechanism, NULL, &adamw->second, error));
     *out = adamw;
     return FL_OK;
 done:

@@ -36,12 +36,12 @@ static fl_status create_history(size_t steps, fl_training_history *history, fl_e
     return FL_ALLOCATE(&history->evaluation_value, steps + 1, error);
 }
 
-static fl_status create_member(fl_training_member *member, fl_error *error) {
+static fl_status create_member(fl_compute *compute, fl_training_member *member, fl_error *error) {
     const fl_training_job *job = member->job;
     const fl_train_config *config = job->config;
     FL_TRY(check_mechanism(job->mechanism, error));
     FL_TRY(create_history(config->steps, job->history, error));
-    FL_TRY(fl_gradient_create(job->mechanism, &member->gradient, error));
+    FL_TRY(fl_gradient_create(job->mechanism, compute, &member->gradient, error));
     FL_TRY(fl_adamw_create(job->mechanism, config->beta1, config->beta2, config->epsilon,
                            config->weight_decay, &member->adamw, error));
     for (size_t l = 0; l < job->mechanism->layers; l++)
@@ -58,7 +58,7 @@ static fl_status create(fl_training_group *group, const fl_training_job *jobs, f
     for (size_t i = 0; i < group->count; i++) {
         group->members[i].job = &jobs[i];
         FL_TRY(check_reach(jobs[i].mechanism, fl_training_group_longest(group), error));
-        FL_TRY(create_member(&group->members[i], error));
+        FL_TRY(create_member(group->network->compute, &group->members[i], error));
     }
     group->draws = jobs[0].config->batch * jobs[0].config->accumulate;
     return FL_ALLOCATE(&group->drawn, group->draws, error);
@@ -189,11 +189,12 @@ static fl_status add_sequences(fl_training_group *group, size_t step, fl_trainin
     return FL_OK;
 }
 
-static void take_step(fl_training_group *group, fl_training_member *member) {
+static fl_status take_step(fl_training_group *group, fl_training_member *member, fl_error *error) {
     const fl_train_config *config = member->job->config;
     fl_training_history *history = member->job->history;
     size_t step = history->steps;
     double start = fl_clock_seconds(), loss = member->loss * (1.0 / (double)group->draws);
+    FL_TRY(fl_gradient_collect(member->gradient, error));
     double norm = fl_gradient_clip(member->gradient, config->clip);
     double rate = fl_learning_rate(config->learning_rate, config->warmup_steps, config->steps, step);
     history->diverged = !isfinite(loss) || !isfinite(norm);
@@ -208,6 +209,7 @@ static void take_step(fl_training_group *group, fl_training_member *member) {
     history->steps = step + 1;
     history->tokens_seen += group->seen;
     member->seconds += fl_clock_seconds() - start;
+    return FL_OK;
 }
 
 /* The step's own seconds, and an equal share of what was spent on all. */
@@ -277,7 +279,7 @@ static fl_status make_step(fl_training_group *group, size_t step, size_t active,
     double start = fl_clock_seconds();
     FL_TRY(add_sequences(group, step, add, context, error));
     for (size_t i = 0; i < group->count; i++) {
-        if (group->members[i].active) take_step(group, &group->members[i]);
+        if (group->members[i].active) FL_TRY(take_step(group, &group->members[i], error));
     }
     share_seconds(group, active, fl_clock_seconds() - start);
     for (size_t i = 0; i < group->count; i++) {

@@ -444,8 +444,9 @@ static fl_status run_alone(score_work *work, fl_error *error) {
 static fl_status allocate_work(score_work *work, fl_error *error) {
     const fl_model_config *config = &work->network->model->config;
     FL_TRY(FL_ALLOCATE(&work->ids, SEGMENT_TOKENS, error));
-    FL_TRY(FL_ALLOCATE(&work->hidden, SEGMENT_TOKENS * config->model_dim, error));
-    FL_TRY(FL_ALLOCATE(&work->logits, HEAD_ROWS * config->vocabulary, error));
+    FL_TRY(
+        fl_compute_floats(work->network->compute, SEGMENT_TOKENS * config->model_dim, &work->hidden, error));
+    FL_TRY(fl_compute_floats(work->network->compute, HEAD_ROWS * config->vocabulary, &work->logits, error));
     FL_TRY(FL_ALLOCATE(&work->rows, HEAD_ROWS, error));
     FL_TRY(FL_ALLOCATE(&work->pieces, MOST_PIECES, error));
     FL_TRY(FL_ALLOCATE(&work->place_of, SEGMENT_TOKENS, error));
@@ -458,8 +459,8 @@ static void release_work(score_work *work) {
     fl_memory_free(work->frames);
     fl_memory_free(work->spare);
     fl_memory_free(work->ids);
-    fl_memory_free(work->hidden);
-    fl_memory_free(work->logits);
+    fl_compute_release(work->network->compute, work->hidden);
+    fl_compute_release(work->network->compute, work->logits);
     fl_memory_free(work->rows);
     fl_memory_free(work->pieces);
     fl_memory_free(work->place_of);

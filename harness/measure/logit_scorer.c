@@ -11,8 +11,8 @@ fl_status fl_logit_scorer_create(const fl_network *network, fl_logit_scorer *out
     out->rows = fl_network_logit_rows(network);
     size_t logits = out->rows * vocabulary_of(out);
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->reference_logits, logits, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, logits, error));
+    FL_TRY_DONE(status, fl_compute_floats(network->compute, logits, &out->reference_logits, error));
+    FL_TRY_DONE(status, fl_compute_floats(network->compute, logits, &out->logits, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->probabilities, logits, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->reference_row, out->rows, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&out->row, out->rows, error));
@@ -24,8 +24,9 @@ done:
 }
 
 void fl_logit_scorer_release(fl_logit_scorer *scorer) {
-    fl_memory_free(scorer->reference_logits);
-    fl_memory_free(scorer->logits);
+    if (scorer->network == NULL) return;
+    fl_compute_release(scorer->network->compute, scorer->reference_logits);
+    fl_compute_release(scorer->network->compute, scorer->logits);
     fl_memory_free(scorer->probabilities);
     fl_memory_free(scorer->reference_row);
     fl_memory_free(scorer->row);

@@ -181,27 +181,28 @@ static void summarise(fl_lab *lab, fl_memory_lab_row *row) {
 static fl_status allocate(fl_lab *lab, fl_error *error) {
     size_t trials = lab->options->trials, drawn = trials * lab->pairs * lab->options->dimension;
     size_t steps = trials * lab->steps * lab->micro_steps;
-    FL_TRY(FL_ALLOCATE(&lab->block, fl_write_rows_floats(&lab->layout, lab->steps), error));
+    FL_TRY(
+        fl_compute_floats(lab->compute, fl_write_rows_floats(&lab->layout, lab->steps), &lab->block, error));
     lab->stream = fl_write_rows_in(&lab->layout, lab->steps, lab->block);
     FL_TRY(FL_ALLOCATE(&lab->keys, drawn, error));
     FL_TRY(FL_ALLOCATE(&lab->values, drawn, error));
     FL_TRY(FL_ALLOCATE(&lab->replaced, drawn, error));
-    FL_TRY(FL_ALLOCATE(&lab->query, steps * lab->key_dim, error));
-    FL_TRY(FL_ALLOCATE(&lab->state, trials * lab->value_dim * lab->key_dim, error));
-    FL_TRY(FL_ALLOCATE(&lab->read, steps * lab->value_dim, error));
-    FL_TRY(FL_ALLOCATE(&lab->read_step, steps * lab->value_dim, error));
+    FL_TRY(fl_compute_floats(lab->compute, steps * lab->key_dim, &lab->query, error));
+    FL_TRY(fl_compute_floats(lab->compute, trials * lab->value_dim * lab->key_dim, &lab->state, error));
+    FL_TRY(fl_compute_floats(lab->compute, steps * lab->value_dim, &lab->read, error));
+    FL_TRY(fl_compute_floats(lab->compute, steps * lab->value_dim, &lab->read_step, error));
     return FL_ALLOCATE(&lab->trial_error, trials, error);
 }
 
 static void release(fl_lab *lab) {
-    fl_memory_free(lab->block);
+    fl_compute_release(lab->compute, lab->block);
     fl_memory_free(lab->keys);
     fl_memory_free(lab->values);
     fl_memory_free(lab->replaced);
-    fl_memory_free(lab->query);
-    fl_memory_free(lab->state);
-    fl_memory_free(lab->read);
-    fl_memory_free(lab->read_step);
+    fl_compute_release(lab->compute, lab->query);
+    fl_compute_release(lab->compute, lab->state);
+    fl_compute_release(lab->compute, lab->read);
+    fl_compute_release(lab->compute, lab->read_step);
     fl_memory_free(lab->trial_error);
 }
 

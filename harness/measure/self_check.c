@@ -290,8 +290,8 @@ static fl_status check_sessions(fl_checker *checker, const int32_t *ids, fl_erro
     fl_session *session = NULL, *fork = NULL;
     float *first = NULL, *second = NULL;
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&first, tokens * width, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&second, tokens * width, error));
+    FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &first, error));
+    FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &second, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, checker->mechanism, &session, error));
     FL_TRY_DONE(status, fl_session_forward(session, ids, half, NULL, first, NULL, error));
     FL_TRY_DONE(status, fl_session_fork(session, &fork, error));
@@ -307,8 +307,8 @@ static fl_status check_sessions(fl_checker *checker, const int32_t *ids, fl_erro
 done:
     fl_session_destroy(session);
     fl_session_destroy(fork);
-    fl_memory_free(first);
-    fl_memory_free(second);
+    fl_compute_release(checker->network->compute, first);
+    fl_compute_release(checker->network->compute, second);
     return status;
 }
 
@@ -328,8 +328,8 @@ static fl_status check_all_softmax(fl_checker *checker, const int32_t *ids, fl_e
     fl_memory_free(hybrid->mechanism_path);
     hybrid->mechanism_path = NULL;
     FL_TRY_DONE(status, fl_mechanism_derive(checker->mechanism, hybrid, &mechanism, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&first, tokens * width, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&second, tokens * width, error));
+    FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &first, error));
+    FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &second, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, mechanism, &session, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, NULL, &frozen, error));
     FL_TRY_DONE(status, fl_session_forward(session, ids, tokens, NULL, first, NULL, error));
@@ -341,8 +341,8 @@ done:
     fl_mechanism_destroy(mechanism);
     fl_variant_destroy(hybrid);
     fl_memory_free(all);
-    fl_memory_free(first);
-    fl_memory_free(second);
+    fl_compute_release(checker->network->compute, first);
+    fl_compute_release(checker->network->compute, second);
     return status;
 }
 
@@ -427,12 +427,13 @@ static fl_status allocate(fl_checker *checker, fl_error *error) {
     const fl_attention_shape *shape = &checker->network->shape;
     size_t key = checker->tokens * shape->kv_heads * shape->head_dim;
     size_t query = checker->tokens * checker->query_floats;
-    FL_TRY(FL_ALLOCATE(&checker->whole, query, error));
-    FL_TRY(FL_ALLOCATE(&checker->other, query, error));
-    FL_TRY(FL_ALLOCATE(&checker->query, query, error));
-    FL_TRY(FL_ALLOCATE(&checker->key, key, error));
-    FL_TRY(FL_ALLOCATE(&checker->value, key, error));
-    FL_TRY(FL_ALLOCATE(&checker->input, checker->tokens * shape->model_dim, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, query, &checker->whole, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, query, &checker->other, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, query, &checker->query, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, key, &checker->key, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, key, &checker->value, error));
+    FL_TRY(fl_compute_floats(checker->network->compute, checker->tokens * shape->model_dim, &checker->input,
+                             error));
     return FL_ALLOCATE(&checker->written, checker->tokens * shape->kv_heads, error);
 }
 
@@ -484,12 +485,12 @@ fl_status fl_self_check_run(const fl_network *network, const fl_mechanism *mecha
         report->passed = report->passed && (report->rows[i].passed || !report->rows[i].applicable);
     }
 done:
-    fl_memory_free(checker.whole);
-    fl_memory_free(checker.other);
-    fl_memory_free(checker.query);
-    fl_memory_free(checker.key);
-    fl_memory_free(checker.value);
-    fl_memory_free(checker.input);
+    fl_compute_release(network->compute, checker.whole);
+    fl_compute_release(network->compute, checker.other);
+    fl_compute_release(network->compute, checker.query);
+    fl_compute_release(network->compute, checker.key);
+    fl_compute_release(network->compute, checker.value);
+    fl_compute_release(network->compute, checker.input);
     fl_memory_free(checker.written);
     return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "self check");
 }

@@ -473,7 +473,8 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
     }
     if (options->propagated || options->language_model) {
         FL_TRY(fl_session_create(network, run->mechanism, &run->session, error));
-        FL_TRY(FL_ALLOCATE(&run->hidden, evaluation->block * evaluation->model_dim, error));
+        FL_TRY(fl_compute_floats(evaluation->network->compute, evaluation->block * evaluation->model_dim,
+                                 &run->hidden, error));
     }
     return fl_text_result_create(options, run->result, error);
 }
@@ -482,9 +483,10 @@ static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
     FL_TRY(fl_rope_create(&evaluation->network->model->config, &evaluation->rope, error));
     const fl_text_evaluation_options *options = evaluation->options;
     size_t rows = evaluation->block * evaluation->heads, stream = evaluation->block * evaluation->model_dim;
-    FL_TRY(FL_ALLOCATE(&evaluation->mix, evaluation->block * evaluation->mix_dim, error));
-    FL_TRY(FL_ALLOCATE(&evaluation->projected, stream, error));
-    FL_TRY(FL_ALLOCATE(&evaluation->hidden, stream, error));
+    FL_TRY(fl_compute_floats(evaluation->network->compute, evaluation->block * evaluation->mix_dim,
+                             &evaluation->mix, error));
+    FL_TRY(fl_compute_floats(evaluation->network->compute, stream, &evaluation->projected, error));
+    FL_TRY(fl_compute_floats(evaluation->network->compute, stream, &evaluation->hidden, error));
     FL_TRY(FL_ALLOCATE(&evaluation->state_norm, rows, error));
     FL_TRY(FL_ALLOCATE(&evaluation->errors, rows, error));
     FL_TRY(FL_ALLOCATE(&evaluation->moments, rows, error));
@@ -515,7 +517,7 @@ static void release(fl_evaluation *evaluation) {
             fl_mixer_destroy(run->mixers[l]);
         fl_memory_free(run->mixers);
         fl_session_destroy(run->session);
-        fl_memory_free(run->hidden);
+        fl_compute_release(evaluation->network->compute, run->hidden);
         fl_branch_log_destroy(run->log);
         fl_memory_free(run->trend_errors);
     }
@@ -530,11 +532,11 @@ static void release(fl_evaluation *evaluation) {
     fl_memory_free(evaluation->runs);
     fl_rope_release(&evaluation->rope);
     fl_block_release(&evaluation->adapted);
-    fl_memory_free(evaluation->mix);
-    fl_memory_free(evaluation->projected);
+    fl_compute_release(evaluation->network->compute, evaluation->mix);
+    fl_compute_release(evaluation->network->compute, evaluation->projected);
     fl_memory_free(evaluation->attention);
     fl_memory_free(evaluation->residual);
-    fl_memory_free(evaluation->hidden);
+    fl_compute_release(evaluation->network->compute, evaluation->hidden);
     fl_memory_free(evaluation->state_norm);
     fl_memory_free(evaluation->errors);
     fl_memory_free(evaluation->moments);

@@ -151,8 +151,9 @@ static double worst_slope(const fl_bench *bench, const char *yaml, bool divergen
     double worst = 0.0;
     disturb(mechanism);
     assert_int_equal(fl_backward_create(bench->network.network, mechanism, &backward, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism, bench->network.network->compute, &gradient, NULL), FL_OK);
     loss_of(bench, backward, divergence, gradient);
+    assert_int_equal(fl_gradient_collect(gradient, NULL), FL_OK);
     for (size_t l = 0; l < mechanism->layers; l++) {
         for (size_t i = 0; mechanism->layer[l] != NULL && i < mechanism->tensor_count; i++) {
             const fl_mechanism_tensor *tensor = &mechanism->tensors[i];

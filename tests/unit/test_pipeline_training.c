@@ -42,7 +42,8 @@ static void judge_number(fl_verdict *verdict, const fl_pipeline_case *config, co
 
 /* Every tensor <prefix>layers.<i>.<name> against ours, each relative to its own norm. */
 static void compare_gradients(fl_verdict *verdict, const fl_pipeline_case *config, const char *prefix,
-                              const fl_gradient *gradient) {
+                              fl_gradient *gradient) {
+    assert_int_equal(fl_gradient_collect(gradient, NULL), FL_OK);
     const fl_mechanism *mechanism = config->mechanism;
     for (size_t l = 0; l < mechanism->layers; l++) {
         for (size_t i = 0; mechanism->layer[l] != NULL && i < mechanism->tensor_count; i++) {
@@ -76,9 +77,11 @@ static void check_keeping(const fl_pipeline_pack *pack, const fl_pipeline_case *
     fl_gradient *gradient = NULL;
     double loss = 0.0;
     assert_int_equal(fl_backward_create(pack->under_test.network, config->mechanism, &backward, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(config->mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(
+        fl_gradient_create(config->mechanism, pack->under_test.network->compute, &gradient, NULL), FL_OK);
     fl_backward_keep(backward, (size_t)1 << 28);
     assert_int_equal(fl_backward_next_token(backward, ids, tokens, 1.0, gradient, &loss, NULL), FL_OK);
+    assert_int_equal(fl_gradient_collect(gradient, NULL), FL_OK);
     for (size_t l = 0; l < gradient->layers; l++) {
         if (gradient->layer[l] == NULL) continue;
         assert_memory_equal(gradient->layer[l], expected->layer[l], gradient->layer_floats * sizeof(float));
@@ -94,7 +97,8 @@ static void compare_case(fl_verdict *verdict, const fl_pipeline_pack *pack, cons
     fl_error error = {0};
     double loss = 0.0, losses[8];
     assert_int_equal(fl_backward_create(pack->under_test.network, config->mechanism, &backward, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(config->mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(
+        fl_gradient_create(config->mechanism, pack->under_test.network->compute, &gradient, NULL), FL_OK);
     const int32_t *ids = sequences.ids[0];
     size_t tokens = sequences.lengths[0];
     if (fl_backward_next_token(backward, ids, tokens, 1.0, gradient, &loss, &error) != FL_OK) {

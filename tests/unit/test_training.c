@@ -89,9 +89,10 @@ static void check_slopes(const fl_bench *bench, const fl_test_mechanism *under_t
     fl_backward *backward = NULL;
     fl_gradient *gradient = NULL, *direction = NULL;
     assert_int_equal(fl_backward_create(bench->network.network, mechanism, &backward, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(mechanism, &gradient, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(mechanism, &direction, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism, bench->network.network->compute, &gradient, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism, bench->network.network->compute, &direction, NULL), FL_OK);
     loss_of(backward, bench, objective, gradient);
+    assert_int_equal(fl_gradient_collect(gradient, NULL), FL_OK);
     double norm = fl_gradient_norm(gradient);
     fl_random random;
     fl_random_seed(&random, 5, 0);
@@ -171,9 +172,11 @@ static void test_a_window_that_covers_the_sequence_has_no_divergence_and_no_grad
     fl_backward *backward = NULL;
     fl_gradient *gradient = NULL;
     assert_int_equal(fl_backward_create(bench.network.network, mechanism.mechanism, &backward, NULL), FL_OK);
-    assert_int_equal(fl_gradient_create(mechanism.mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism.mechanism, bench.network.network->compute, &gradient, NULL),
+                     FL_OK);
     assert_true(fabs(loss_of(backward, &bench, FL_OBJECTIVE_KL, gradient)) < 1e-10);
     assert_true(loss_of(backward, &bench, FL_OBJECTIVE_NEXT_TOKEN, gradient) > 1.0);
+    assert_int_equal(fl_gradient_collect(gradient, NULL), FL_OK);
     assert_true(fl_gradient_norm(gradient) < 1e-6);
     assert_true(fl_backward_bytes(backward) > 2 * TOKENS * 32 * sizeof(float));
     fl_backward_destroy(backward);
@@ -190,7 +193,8 @@ static void test_adamw_follows_pytorch(void **state) {
     fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, "rule: delta\nwindow: 4\n");
     fl_gradient *gradient = NULL;
     fl_adamw *adamw = NULL;
-    assert_int_equal(fl_gradient_create(mechanism.mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism.mechanism, bench.network.network->compute, &gradient, NULL),
+                     FL_OK);
     assert_int_equal(fl_adamw_create(mechanism.mechanism, 0.9, 0.99, 1e-3, 0.5, &adamw, NULL), FL_OK);
     mechanism.mechanism->layer[0][0] = 2.0f;
     gradient->layer[0][0] = 1.0f;
@@ -213,7 +217,8 @@ static void test_clipping_keeps_the_direction_and_reports_the_norm_before(void *
     fl_bench bench = set_up(NULL, NULL);
     fl_test_mechanism mechanism = fl_test_mechanism_create(&bench.network, "rule: delta\nwindow: 4\n");
     fl_gradient *gradient = NULL;
-    assert_int_equal(fl_gradient_create(mechanism.mechanism, &gradient, NULL), FL_OK);
+    assert_int_equal(fl_gradient_create(mechanism.mechanism, bench.network.network->compute, &gradient, NULL),
+                     FL_OK);
     gradient->layer[0][0] = 3.0f;
     gradient->layer[1][1] = 4.0f;
     assert_true(fl_gradient_clip(gradient, 0.0) == 5.0 && gradient->layer[0][0] == 3.0f);
