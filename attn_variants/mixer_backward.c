@@ -161,7 +161,7 @@ static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
         .steps = work->block->tokens * plan->micro_steps,
         .key_dim = plan->key_dim,
         .value_dim = plan->value_dim,
-        .inputs = fl_write_rows_inputs(&work->block->stream, work->block->scratch->query),
+        .inputs = fl_write_rows_inputs(&plan->layout, &work->block->stream, 0, work->block->scratch->query),
         .initial_state = work->block->initial_state,
         .gradient_output = work->merged_read,
         .gradients = {.query = work->stream_query,

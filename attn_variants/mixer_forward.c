@@ -54,11 +54,6 @@ static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, f
     fl_write_layout unused = plan->layout;
     unused.heads = fl_threads_count(plan->compute->threads);
     scratch->unused_block = carve_floats(carver, fl_write_rows_floats(&unused, 1));
-    if (!scratch->piecewise) return;
-    scratch->part_query = carve_floats(carver, steps * plan->key_dim);
-    scratch->part_read = carve_floats(carver, steps * plan->value_dim);
-    scratch->part_norm = carve_floats(carver, steps);
-    scratch->part_block = carve_floats(carver, fl_write_rows_floats(&plan->layout, tokens));
 }
 
 static void carve_scratch(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, fl_carver *carver) {
@@ -76,11 +71,8 @@ static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
 }
 
 /* Lays the scratch out; returns the floats it takes. */
-static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, bool wants_norm,
-                           fl_mixer_scratch *scratch) {
-    bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
-    *scratch =
-        (fl_mixer_scratch){.block = block, .piecewise = recall || (wants_norm && plan->variant->normaliser)};
+static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, fl_mixer_scratch *scratch) {
+    *scratch = (fl_mixer_scratch){.block = block};
     fl_carver carver = {NULL, 0};
     carve_scratch(plan, scratch, &carver);
     return carver.used;
@@ -92,9 +84,9 @@ static size_t host_bytes(const fl_mixer_plan *plan, size_t block) {
 
 /* Plans the scratch and finds memory for it, which is given back by the two calls that know it, also after a
  * failure. */
-static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, bool wants_norm,
-                                fl_mixer_scratch *scratch, fl_lent_memory *lent, fl_error *error) {
-    size_t floats = scratch_plan(plan, block, wants_norm, scratch), entries = block * plan->shape.kv_heads;
+static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, fl_mixer_scratch *scratch,
+                                fl_lent_memory *lent, fl_error *error) {
+    size_t floats = scratch_plan(plan, block, scratch), entries = block * plan->shape.kv_heads;
     FL_TRY(fl_compute_lend(plan->compute, floats, lent, error));
     fl_carver carver = {lent->memory, 0};
     carve_scratch(plan, scratch, &carver);
@@ -106,67 +98,31 @@ static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, bool wa
 
 /* Recurrence. */
 
-static fl_status run_recurrence(fl_mixer_block *block, size_t steps, const fl_write_rows *rows,
-                                const float *query, float *read, float *norm, fl_error *error) {
-    const fl_mixer_plan *plan = &block->mixer->plan;
-    fl_recurrence_call call = {.transition = plan->variant->transition,
-                               .mode = block->mode,
-                               .heads = plan->shape.query_heads,
-                               .steps = steps * plan->micro_steps,
-                               .key_dim = plan->key_dim,
-                               .value_dim = plan->value_dim,
-                               .inputs = fl_write_rows_inputs(rows, query),
-                               .state = block->mixer->state,
-                               .output = read,
-                               .state_norm = norm};
-    return plan->compute->ops->recurrence(plan->compute, &call, error);
-}
-
-/* Steps first .. first + count - 1 cut out of the block's streams and run by themselves. */
-static fl_status advance_part(fl_mixer_block *block, size_t first, size_t count, fl_error *error) {
-    const fl_mixer_plan *plan = &block->mixer->plan;
-    const fl_mixer_scratch *scratch = block->scratch;
-    size_t heads = plan->shape.query_heads, micro = plan->micro_steps;
-    size_t key_row = micro * plan->key_dim, value_row = micro * plan->value_dim;
-    fl_write_rows part = fl_write_rows_in(&plan->layout, count, scratch->part_block);
-    fl_write_rows_copy(&plan->layout, &part, 0, &block->stream, first, count);
-    for (size_t head = 0; head < heads; head++) {
-        memcpy(scratch->part_query + head * count * key_row,
-               scratch->query + (head * block->tokens + first) * key_row, count * key_row * sizeof(float));
-    }
-    bool norms = block->wants_norm && !plan->variant->normaliser;
-    FL_TRY(run_recurrence(block, count, &part, scratch->part_query, scratch->part_read,
-                          norms ? scratch->part_norm : NULL, error));
-    for (size_t head = 0; head < heads; head++) {
-        size_t at = head * block->tokens + first;
-        memcpy(scratch->read + at * value_row, scratch->part_read + head * count * value_row,
-               count * value_row * sizeof(float));
-        if (norms) {
-            memcpy(scratch->norm + at * micro, scratch->part_norm + head * count * micro,
-                   count * micro * sizeof(float));
-        } else if (block->wants_norm) { /* one step at a time: S without the normaliser's row */
-            scratch->norm[at * micro + micro - 1] = (float)sqrt(fl_vector_sum_of_squares(
-                plan->shape.head_dim * plan->key_dim, block->mixer->state + head * plan->state_floats));
-        }
-    }
-    return FL_OK;
-}
-
 fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl_error *error) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_scratch *scratch = block->scratch;
+    size_t micro = plan->micro_steps;
     if (count == 0) return FL_OK;
     if (plan->own) {
         fl_mixer_own_advance(block, first, count);
         return FL_OK;
     }
-    if (block->wants_norm && plan->variant->normaliser) {
-        for (size_t i = 0; i < count; i++) FL_TRY(advance_part(block, first + i, 1, error));
-        return FL_OK;
-    }
-    if (count < block->tokens) return advance_part(block, first, count, error);
-    return run_recurrence(block, count, &block->stream, scratch->query, scratch->read,
-                          block->wants_norm ? scratch->norm : NULL, error);
+    fl_recurrence_call call = {
+        .transition = plan->variant->transition,
+        .mode = block->mode,
+        .heads = plan->shape.query_heads,
+        .steps = count * micro,
+        .key_dim = plan->key_dim,
+        .value_dim = plan->value_dim,
+        .rows = {.read = block->tokens * micro, .write = block->stream.rows * micro},
+        .inputs = fl_write_rows_inputs(&plan->layout, &block->stream, first,
+                                       scratch->query + first * micro * plan->key_dim),
+        .state = block->mixer->state,
+        .output = scratch->read + first * micro * plan->value_dim,
+        .state_norm = block->wants_norm ? scratch->norm + first * micro : NULL,
+        .norm_values = plan->shape.head_dim, /* without the normaliser's row */
+    };
+    return plan->compute->ops->recurrence(plan->compute, &call, error);
 }
 
 /* Block. */
@@ -361,11 +317,10 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
     fl_mixer_begin(mixer, call->initial_state);
     if (call->tokens == 0) return FL_OK;
     fl_mixer_scratch scratch;
-    bool wants_norm = mixer->plan.linear && call->state_norm != NULL;
     fl_exact_share *share = call->exact;
     fl_lent_memory lent = {0};
-    fl_status status = scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), wants_norm,
-                                      &scratch, &lent, error);
+    fl_status status =
+        scratch_create(&mixer->plan, block_for(&mixer->plan, call->tokens), &scratch, &lent, error);
     for (size_t at = 0; at < call->tokens && status == FL_OK; at += scratch.block) {
         size_t left = call->tokens - at;
         use_share(&mixer->plan, share, at, &scratch);
@@ -381,8 +336,7 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
 }
 
 size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
-    bool recall = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_SELF_RECALL;
-    fl_mixer_scratch scratch = {.block = tokens, .piecewise = recall};
+    fl_mixer_scratch scratch = {.block = tokens};
     fl_carver carver = {NULL, 0};
     carve_scratch(plan, &scratch, &carver);
     return carver.used * sizeof(float) + host_bytes(plan, tokens);
@@ -392,7 +346,7 @@ fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool resul
                           fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error) {
     assert(mixer->position == 0);
     fl_mixer_begin(mixer, call->initial_state);
-    FL_TRY(scratch_create(&mixer->plan, call->tokens, false, scratch, lent, error));
+    FL_TRY(scratch_create(&mixer->plan, call->tokens, scratch, lent, error));
     fl_mixer_call inputs = *call;
     inputs.output = NULL;
     inputs.state_norm = NULL;

@@ -85,14 +85,12 @@ struct fl_mixer {
 /* Scratch of one call, sized for its largest block. */
 typedef struct fl_mixer_scratch {
     size_t block;               /* tokens */
-    bool piecewise;             /* the recurrence may be run over parts of a block */
     float *projected[FL_PROJECTIONS];          /* [T][H][width], activated */
     float *low[FL_PROJECTIONS];                /* [T][rank] */
     float *bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
     float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
     float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
     float *stream_block, *unused_block;
-    float *part_query, *part_read, *part_block, *part_norm;
     float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
     void *host;                                /* memory of the two below, an fl_memory block */
     fl_route_step *steps;                      /* [Hkv][T] */

@@ -115,15 +115,16 @@ fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write
     return output;
 }
 
-fl_recurrence_inputs fl_write_rows_inputs(const fl_write_rows *rows, const float *query) {
+fl_recurrence_inputs fl_write_rows_inputs(const fl_write_layout *layout, const fl_write_rows *rows,
+                                          size_t first, const float *query) {
     return (fl_recurrence_inputs){
         .query = query,
-        .key = rows->part[FL_WRITE_KEY],
-        .value = rows->part[FL_WRITE_VALUE],
-        .log_decay = rows->part[FL_WRITE_LOG_DECAY],
-        .erase_strength = rows->part[FL_WRITE_ERASE_STRENGTH],
-        .erase_read = rows->part[FL_WRITE_ERASE_READ],
-        .erase_write = rows->part[FL_WRITE_ERASE_WRITE],
-        .write = rows->part[FL_WRITE_WEIGHT],
+        .key = fl_write_row(layout, rows, FL_WRITE_KEY, 0, first),
+        .value = fl_write_row(layout, rows, FL_WRITE_VALUE, 0, first),
+        .log_decay = fl_write_row(layout, rows, FL_WRITE_LOG_DECAY, 0, first),
+        .erase_strength = fl_write_row(layout, rows, FL_WRITE_ERASE_STRENGTH, 0, first),
+        .erase_read = fl_write_row(layout, rows, FL_WRITE_ERASE_READ, 0, first),
+        .erase_write = fl_write_row(layout, rows, FL_WRITE_ERASE_WRITE, 0, first),
+        .write = fl_write_row(layout, rows, FL_WRITE_WEIGHT, 0, first),
     };
 }

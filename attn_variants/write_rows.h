@@ -59,7 +59,8 @@ void fl_write_rows_copy(const fl_write_layout *layout, const fl_write_rows *to, 
 /* Where `prepare` puts one token. The query is set by the caller. */
 fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write_rows *rows, size_t head, size_t row);
 
-/* The rows as the recurrence's inputs; rows->rows steps of micro_steps each. */
-fl_recurrence_inputs fl_write_rows_inputs(const fl_write_rows *rows, const float *query);
+/* The rows from `first` on as the recurrence's inputs; rows->rows steps of micro_steps each from one head to the next. */
+fl_recurrence_inputs fl_write_rows_inputs(const fl_write_layout *layout, const fl_write_rows *rows, size_t first,
+                                          const float *query);
 
 #endif

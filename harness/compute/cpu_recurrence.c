@@ -8,10 +8,11 @@ static const float *offset(const float *base, size_t floats) {
 }
 
 fl_recurrence_head fl_recurrence_head_at(fl_transition transition, const fl_recurrence_inputs *inputs,
-                                         size_t head, size_t steps, size_t key_dim, size_t value_dim) {
-    size_t tokens = head * steps, keys = tokens * key_dim;
-    fl_recurrence_head h = {.key_dim = key_dim, .value_dim = value_dim};
-    h.query = offset(inputs->query, keys);
+                                         fl_recurrence_rows rows, size_t head, size_t key_dim,
+                                         size_t value_dim) {
+    size_t tokens = head * rows.write, keys = tokens * key_dim;
+    fl_recurrence_head h = {.key_dim = key_dim, .value_dim = value_dim, .norm_values = value_dim};
+    h.query = offset(inputs->query, head * rows.read * key_dim);
     h.key = offset(inputs->key, keys);
     h.value = offset(inputs->value, tokens * value_dim);
     h.write = offset(inputs->write, tokens);
@@ -53,11 +54,13 @@ typedef struct {
 static void recurrence_item(void *context, size_t item, size_t worker) {
     const recurrence_context *c = context;
     const fl_recurrence_call *call = c->call;
-    fl_recurrence_head head = fl_recurrence_head_at(call->transition, &call->inputs, item, call->steps,
-                                                    call->key_dim, call->value_dim);
+    fl_recurrence_rows rows = fl_recurrence_rows_of(call->rows, call->steps);
+    fl_recurrence_head head =
+        fl_recurrence_head_at(call->transition, &call->inputs, rows, item, call->key_dim, call->value_dim);
+    if (call->norm_values > 0) head.norm_values = call->norm_values;
     float *state = call->state + item * call->value_dim * call->key_dim;
-    float *output = call->output == NULL ? NULL : call->output + item * call->steps * call->value_dim;
-    float *norm = call->state_norm == NULL ? NULL : call->state_norm + item * call->steps;
+    float *output = call->output == NULL ? NULL : call->output + item * rows.read * call->value_dim;
+    float *norm = call->state_norm == NULL ? NULL : call->state_norm + item * rows.read;
     fl_chunk chunk;
     fl_chunk_carve(&chunk, fl_cpu_scratch(c->cpu, worker), call->key_dim, call->value_dim);
     if (c->chunked) {

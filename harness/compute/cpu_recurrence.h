@@ -22,6 +22,7 @@ enum { FL_CHUNK_TOKENS = 48, FL_CHUNK_SHORTEST = 8 };
 /* One head's streams from its first token on. */
 typedef struct fl_recurrence_head {
     size_t key_dim, value_dim;
+    size_t norm_values; /* rows of the state that its norm counts */
     size_t decay_width; /* 0: none, 1: a number a token, Dk: one a channel */
     bool erases, own_directions;
     const float *query, *key, *value, *log_decay, *erase_strength, *write;
@@ -29,7 +30,13 @@ typedef struct fl_recurrence_head {
 } fl_recurrence_head;
 
 fl_recurrence_head fl_recurrence_head_at(fl_transition transition, const fl_recurrence_inputs *inputs,
-                                         size_t head, size_t steps, size_t key_dim, size_t value_dim);
+                                         fl_recurrence_rows rows, size_t head, size_t key_dim,
+                                         size_t value_dim);
+
+/* The call's rows with none left 0. */
+static inline fl_recurrence_rows fl_recurrence_rows_of(fl_recurrence_rows rows, size_t steps) {
+    return (fl_recurrence_rows){rows.read == 0 ? steps : rows.read, rows.write == 0 ? steps : rows.write};
+}
 
 /* FL_ERROR_ARGUMENT naming the input when one that the transition needs is missing. */
 fl_status fl_recurrence_check(fl_transition transition, const fl_recurrence_inputs *inputs, size_t heads,

@@ -58,8 +58,9 @@ static float *offset(float *base, size_t floats) {
 static fl_recurrence_gradients head_gradients(const fl_recurrence_backward_call *call, size_t head,
                                               size_t decay_width) {
     const fl_recurrence_gradients *g = &call->gradients;
-    size_t tokens = head * call->steps, keys = tokens * call->key_dim;
-    return (fl_recurrence_gradients){.query = offset(g->query, keys),
+    fl_recurrence_rows rows = fl_recurrence_rows_of(call->rows, call->steps);
+    size_t tokens = head * rows.write, keys = tokens * call->key_dim;
+    return (fl_recurrence_gradients){.query = offset(g->query, head * rows.read * call->key_dim),
                                      .key = offset(g->key, keys),
                                      .value = offset(g->value, tokens * call->value_dim),
                                      .log_decay = offset(g->log_decay, tokens * decay_width),
@@ -120,10 +121,11 @@ static void backward_item(void *context, size_t item, size_t worker) {
     const backward_context *c = context;
     const fl_recurrence_backward_call *call = c->call;
     size_t size = call->key_dim * call->value_dim, bytes = size * sizeof(float);
-    fl_recurrence_head head = fl_recurrence_head_at(call->transition, &call->inputs, item, call->steps,
-                                                    call->key_dim, call->value_dim);
+    fl_recurrence_rows rows = fl_recurrence_rows_of(call->rows, call->steps);
+    fl_recurrence_head head =
+        fl_recurrence_head_at(call->transition, &call->inputs, rows, item, call->key_dim, call->value_dim);
     fl_recurrence_gradients gradients = head_gradients(call, item, head.decay_width);
-    const float *gradient_output = call->gradient_output + item * call->steps * call->value_dim;
+    const float *gradient_output = call->gradient_output + item * rows.read * call->value_dim;
     float *segment_states = c->states + worker * (c->segments + FL_CHUNK_TOKENS) * size;
     float *piece_states = segment_states + c->segments * size;
     fl_backward_scratch s;

@@ -53,6 +53,6 @@ void fl_recurrence_step_tokens(const fl_kernels *kernels, const fl_recurrence_he
             }
             kernels->recurrence_step(value_dim, key_dim, &in, state, y);
         }
-        if (norm != NULL) norm[t] = (float)sqrt(kernels->sum_of_squares(value_dim * key_dim, state));
+        if (norm != NULL) norm[t] = (float)sqrt(kernels->sum_of_squares(head->norm_values * key_dim, state));
     }
 }

@@ -43,14 +43,23 @@ typedef struct fl_recurrence_inputs {
     const float *write;          /* w: NULL (all 1) or [H][T] */
 } fl_recurrence_inputs;
 
+/* Rows from one head to the next where arrays hold more of them than the steps of a call (what waits to be written, the rest of a
+ * block); their pointers are those of the call's first step. 0: as many as steps. */
+typedef struct fl_recurrence_rows {
+    size_t read;  /* of query, output, state_norm */
+    size_t write; /* of the other inputs */
+} fl_recurrence_rows;
+
 typedef struct fl_recurrence_call {
     fl_transition transition;
     fl_recurrence_mode mode;
     size_t heads, steps, key_dim, value_dim;
+    fl_recurrence_rows rows;
     fl_recurrence_inputs inputs;
     float *state;       /* [H][Dv][Dk], in and out */
     float *output;      /* [H][T][Dv], or NULL when only the state is wanted */
     float *state_norm;  /* [H][T] Frobenius norm of S_t, or NULL; asking for it forces the step form */
+    size_t norm_values; /* rows of S, from the first, that the norm counts; 0: all */
 } fl_recurrence_call;
 
 /* Gradients with respect to everything; NULL members are not computed. All are overwritten, [layout of the input]. */
@@ -63,6 +72,7 @@ typedef struct fl_recurrence_backward_call {
     fl_transition transition;
     fl_recurrence_mode mode;
     size_t heads, steps, key_dim, value_dim;
+    fl_recurrence_rows rows;           /* gradients lie as their inputs do */
     fl_recurrence_inputs inputs;
     const float *initial_state;        /* [H][Dv][Dk] or NULL = 0 */
     const float *gradient_output;      /* [H][T][Dv] */

@@ -99,7 +99,7 @@ static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, float *read, fl_e
         .steps = lab->steps * lab->micro_steps,
         .key_dim = lab->key_dim,
         .value_dim = lab->value_dim,
-        .inputs = fl_write_rows_inputs(&lab->stream, lab->query),
+        .inputs = fl_write_rows_inputs(&lab->layout, &lab->stream, 0, lab->query),
         .state = lab->state,
         .output = read,
     };
