@@ -25,56 +25,12 @@
 #include "harness/base/status.h"
 #include "harness/compute/gates.h"
 #include "harness/compute/recurrence.h"
+#include "harness/compute/rule_rows.h"
 #include "harness/config/options.h"
 
-enum {
-    FL_RULE_ABI = 1,
-    FL_RULE_MAX_PARAMETERS = 8,
-    FL_RULE_MAX_FACTORS = 4,
-    FL_RULE_MAX_MICRO_STEPS = 8,
-    FL_RULE_MAX_HEAD_DIM = 512 /* so that `prepare` may keep a head's vectors on the stack */
-};
+enum { FL_RULE_ABI = 1 };
 
 typedef enum fl_gate_kind { FL_GATE_NONE = 0, FL_GATE_SCALAR, FL_GATE_CHANNEL } fl_gate_kind;
-
-/* Inputs of one token of one query head. */
-typedef struct fl_rule_input {
-    size_t head_dim;           /* D */
-    size_t layer, layers, head, heads; /* layer < layers = L, head < heads = H */
-    size_t position;           /* of this token in its sequence */
-    const float *query, *key, *value; /* [D], after RoPE and short convolution, not yet normalised */
-    const float *gate;         /* [1] or [D] after the declared activation; NULL when the rule takes none */
-    float beta;                /* after the declared activation; 0 when the rule takes none */
-    const float *factors[FL_RULE_MAX_FACTORS]; /* [width] each, activated, in the order of fl_rule.factors; NULL: not in use */
-    const void *options;       /* the rule's own option struct */
-    const float *const *parameters; /* this layer's tensors in the order of fl_rule.parameters, whole ([all heads]) */
-} fl_rule_input;
-
-/* Outputs of one token of one head: rows of the recurrence's streams. Pointers the transition has no use for are NULL.
- * With micro_steps m > 1 there are m consecutive rows of each, except the query, which is read once, after the last. */
-typedef struct fl_rule_output {
-    float *query;           /* [Dk] */
-    float *key;             /* [Dk] */
-    float *value;           /* [Dv] without the normaliser's channel */
-    float *log_decay;       /* [1] or [Dk] */
-    float *erase_strength;  /* [1] */
-    float *erase_read, *erase_write; /* [Dk] */
-    float *write;           /* [1] */
-    float *bonus;           /* [D] with fl_rule.bonus, else NULL */
-    float *factors[FL_RULE_MAX_FACTORS]; /* of rules with a step of their own, which are handed them when they write */
-} fl_rule_output;
-
-/* Same members as fl_rule_output, holding dLoss/d(output). */
-typedef struct fl_rule_output fl_rule_output_gradient;
-
-/* dLoss/d(input), overwritten; parameters are accumulated (+=) into whole tensors. */
-typedef struct fl_rule_input_gradient {
-    float *query, *key, *value; /* [D] */
-    float *gate;                /* [1] or [D], with respect to the activated gate as handed in; NULL when none */
-    float *beta;                /* [1]; NULL when none */
-    float *factors[FL_RULE_MAX_FACTORS]; /* [width], with respect to the activated factors; NULL: not in use */
-    float *const *parameters;   /* as in fl_rule_input; NULL when not wanted */
-} fl_rule_input_gradient;
 
 /* A trainable tensor of the rule's own, per layer. An axis is written as one of the letters: 'H' query heads, 'D' head
  * dimension, 'K' Dk, 'M' micro steps, or '1'. The first is always 'H': the harness prepares heads at the same time, each

@@ -26,6 +26,27 @@ static void find_convolution(fl_mixer_plan *plan) {
     }
 }
 
+static void describe_rule(fl_mixer_plan *plan) {
+    const fl_rule *rule = plan->rule;
+    plan->rule_layer = (fl_rule_layer){.rule = {.name = rule->name,
+                                                .prepare = rule->prepare,
+                                                .prepare_backward = rule->prepare_backward,
+                                                .init = rule->own.init,
+                                                .write = rule->own.write,
+                                                .read = rule->own.read,
+                                                .write_backward = rule->own.write_backward,
+                                                .read_backward = rule->own.read_backward,
+                                                .bonus = rule->own.bonus,
+                                                .bonus_backward = rule->own.bonus_backward},
+                                       .options = plan->variant->rule_options,
+                                       .options_bytes = rule->options_bytes,
+                                       .parameter_count = rule->parameter_count,
+                                       .layer = plan->layer,
+                                       .layers = plan->mechanism->layers,
+                                       .heads = plan->shape.query_heads,
+                                       .head_dim = plan->shape.head_dim};
+}
+
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism,
                         size_t layer) {
     const fl_variant *variant = mechanism->variant;
@@ -50,6 +71,7 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     if (!plan->linear) return;
     fl_mixer_projections_find(plan);
     find_convolution(plan);
+    describe_rule(plan);
     plan->micro_steps = plan->own ? 1 : fl_rule_micro_steps(rule, variant->rule_options);
     plan->key_dim =
         plan->own ? shape->head_dim : fl_rule_key_dim(rule, shape->head_dim, variant->rule_options);
@@ -61,7 +83,7 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     for (size_t i = 0; i < rule->parameter_count; i++) {
         if (!fl_rule_parameter_used(rule, i, variant->rule_options)) continue;
         plan->rule_tensors[i] = fl_mixer_tensor_find(plan, rule->parameters[i].name);
-        plan->parameters[i] = plan->rule_tensors[i].values;
+        plan->rule_layer.parameters[i] = plan->rule_tensors[i].values;
     }
 }
 
@@ -127,23 +149,6 @@ void fl_mixer_destroy(fl_mixer *mixer) {
     fl_memory_free(mixer);
 }
 
-fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head) {
-    return (fl_rule_input){.head_dim = plan->shape.head_dim,
-                           .layer = plan->layer,
-                           .layers = plan->mechanism->layers,
-                           .head = head,
-                           .heads = plan->shape.query_heads,
-                           .options = plan->variant->rule_options,
-                           .parameters = plan->parameters};
-}
-
-void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state) {
-    memset(state, 0, plan->state_floats * sizeof *state);
-    if (!plan->own || plan->rule->own.init == NULL) return;
-    fl_rule_input input = fl_mixer_head_input(plan, head);
-    plan->rule->own.init(&input, state);
-}
-
 void fl_mixer_reset(fl_mixer *mixer) {
     const fl_mixer_plan *plan = &mixer->plan;
     mixer->position = 0;
@@ -151,9 +156,11 @@ void fl_mixer_reset(fl_mixer *mixer) {
     fl_exact_set_clear(&mixer->exact);
     fl_routed_cache_clear(&mixer->cache);
     if (!plan->linear) return;
-    for (size_t head = 0; head < plan->shape.query_heads; head++) {
-        fl_mixer_initial_state(plan, head, mixer->state + head * plan->state_floats);
-    }
+    if (plan->own)
+        plan->compute->ops->own_init(plan->compute, &plan->rule_layer, plan->state_floats, mixer->state);
+    else
+        fl_compute_fill(plan->compute, mixer->state, plan->shape.query_heads * plan->state_floats, 0.0);
+    fl_compute_fill(plan->compute, mixer->pending_block, pending_floats(plan), 0.0);
     for (size_t i = 0; i < 3; i++)
         fl_compute_fill(plan->compute, mixer->history[i], history_floats(plan, i), 0.0);
 }

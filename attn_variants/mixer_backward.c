@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "attn_variants/mixer_gates.h"
-#include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
-#include "harness/compute/vector_math.h"
 
 /* All gradients on the way, for the whole sequence. */
 typedef struct fl_backward_work {
@@ -18,15 +16,14 @@ typedef struct fl_backward_work {
     float *merged_exact, *merged_log, *merged_largest; /* [T][H][D], [T][H], [T][H] */
     float *stream_query;                               /* [H][T*m][Dk] */
     fl_write_rows stream;                              /* by step */
-    fl_write_rows nothing;                             /* one zero row */
-    size_t *step_of;  /* [Hkv][T]: the step at which a token is written, FL_POSITION_NONE = never */
+    int32_t *row_of;  /* [Hkv][T], with a routed cache: the step at which a token is written, -1 = never */
     float *linear[3]; /* [T][H][D] of q, k, v as prepare saw them */
     float *projected[FL_PROJECTIONS]; /* [T][H][width]; with respect to the activated value, then to the raw
                                          one */
     float *low;                       /* [T][largest rank] */
     float *key_rows, *value_rows;     /* layout of the exact set */
     float *query, *key, *value;       /* [T][H][D], [T][Hkv][D] */
-    float *blocks[2];                 /* memory of stream and nothing */
+    float *stream_block;              /* memory of stream */
 } fl_backward_work;
 
 static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
@@ -35,12 +32,11 @@ static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
     size_t steps = heads * tokens * plan->micro_steps;
     FL_TRY(fl_compute_floats(plan->compute, steps * plan->value_dim, &work->merged_read, error));
     FL_TRY(fl_compute_floats(plan->compute, steps * plan->key_dim, &work->stream_query, error));
-    FL_TRY(fl_compute_floats(plan->compute, fl_write_rows_floats(&plan->layout, tokens), &work->blocks[0],
+    size_t rows = work->block->stream.rows;
+    FL_TRY(fl_compute_floats(plan->compute, fl_write_rows_floats(&plan->layout, rows), &work->stream_block,
                              error));
-    FL_TRY(fl_compute_floats(plan->compute, fl_write_rows_floats(&plan->layout, 1), &work->blocks[1], error));
-    work->stream = fl_write_rows_in(&plan->layout, tokens, work->blocks[0]);
-    work->nothing = fl_write_rows_in(&plan->layout, 1, work->blocks[1]);
-    FL_TRY(FL_ALLOCATE(&work->step_of, plan->shape.kv_heads * tokens, error));
+    work->stream = fl_write_rows_in(&plan->layout, rows, work->stream_block);
+    fl_compute_fill(plan->compute, work->merged_read, steps * plan->value_dim, 0.0);
     for (size_t i = 0; i < 3; i++) {
         FL_TRY(
             fl_compute_floats(plan->compute, tokens * heads * plan->shape.head_dim, &work->linear[i], error));
@@ -58,13 +54,21 @@ static fl_status allocate_inputs(fl_backward_work *work, fl_error *error) {
     FL_TRY(fl_compute_floats(plan->compute, queries * plan->shape.head_dim, &work->query, error));
     FL_TRY(fl_compute_floats(plan->compute, keys, &work->key, error));
     FL_TRY(fl_compute_floats(plan->compute, keys, &work->value, error));
-    if (!plan->exact) return FL_OK;
+    fl_compute_fill(plan->compute, work->key, keys, 0.0);
+    fl_compute_fill(plan->compute, work->value, keys, 0.0);
+    if (!plan->exact) {
+        fl_compute_fill(plan->compute, work->query, queries * plan->shape.head_dim, 0.0);
+        return FL_OK;
+    }
     FL_TRY(fl_compute_floats(plan->compute, queries * plan->shape.head_dim, &work->merged_exact, error));
     FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_log, error));
     FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_largest, error));
     size_t rows = work->block->mixer->exact.capacity * plan->shape.kv_heads * plan->shape.head_dim;
     FL_TRY(fl_compute_floats(plan->compute, rows, &work->key_rows, error));
-    return fl_compute_floats(plan->compute, rows, &work->value_rows, error);
+    FL_TRY(fl_compute_floats(plan->compute, rows, &work->value_rows, error));
+    fl_compute_fill(plan->compute, work->key_rows, rows, 0.0);
+    fl_compute_fill(plan->compute, work->value_rows, rows, 0.0);
+    return FL_OK;
 }
 
 static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
@@ -74,13 +78,13 @@ static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
 
 static void release_work(fl_backward_work *work) {
     fl_compute *compute = work->plan->compute;
-    float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log, work->merged_largest,
-                       work->stream_query, work->linear[0],    work->linear[1],  work->linear[2],
-                       work->low,          work->key_rows,     work->value_rows, work->query,
-                       work->key,          work->value,        work->blocks[0],  work->blocks[1]};
+    float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log,  work->merged_largest,
+                       work->stream_query, work->linear[0],    work->linear[1],   work->linear[2],
+                       work->low,          work->key_rows,     work->value_rows,  work->query,
+                       work->key,          work->value,        work->stream_block};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_compute_release(compute, pieces[i]);
     for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_compute_release(compute, work->projected[i]);
-    fl_memory_free(work->step_of);
+    fl_memory_free(work->row_of);
 }
 
 /* Merge and exact set. */
@@ -100,14 +104,12 @@ static void merge_backward(fl_backward_work *work, const float *gradient_output)
 }
 
 /* Rows of the exact set back to tokens: in a fresh mixer entry i is token i. */
-static void add_rows(const fl_backward_work *work, const float *rows, float *gradient) {
+static void rows_to_tokens(const fl_backward_work *work, const float *rows, float *gradient) {
     const fl_exact_set *set = &work->block->mixer->exact;
-    for (size_t token = 0; token < set->count; token++) {
-        for (size_t head = 0; head < set->kv_heads; head++) {
-            const float *from = rows + (head * set->capacity + token) * set->head_dim;
-            float *to = gradient + (token * set->kv_heads + head) * set->head_dim;
-            for (size_t i = 0; i < set->head_dim; i++) to[i] += from[i];
-        }
+    for (size_t head = 0; head < set->kv_heads; head++) {
+        fl_compute_copy_rows(work->plan->compute, gradient + head * set->head_dim,
+                             set->kv_heads * set->head_dim, rows + head * set->capacity * set->head_dim,
+                             set->head_dim, set->count, set->head_dim);
     }
 }
 
@@ -129,8 +131,8 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
                                         .value = work->value_rows};
     compute->ops->attention_backward(compute, &call, &gradients);
     fl_memory_free(lifetimes);
-    add_rows(work, work->key_rows, work->key);
-    add_rows(work, work->value_rows, work->value);
+    rows_to_tokens(work, work->key_rows, work->key);
+    rows_to_tokens(work, work->value_rows, work->value);
     return FL_OK;
 }
 
@@ -144,11 +146,21 @@ static void rule_gradients(const fl_backward_work *work, float **out) {
 }
 
 static fl_status own_backward(fl_backward_work *work, fl_error *error) {
+    const fl_mixer_plan *plan = work->plan;
+    if (plan->rule->own.write_backward == NULL) {
+        return fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                            "rule %s has a step of its own without a derivative and cannot be trained",
+                            plan->rule->name);
+    }
     float *parameters[FL_RULE_MAX_PARAMETERS];
     rule_gradients(work, parameters);
-    fl_mixer_own_gradients gradients = {work->merged_read, work->stream_query, &work->stream,
-                                        work->parameters == NULL ? NULL : parameters};
-    return fl_mixer_own_backward(work->block, &gradients, error);
+    fl_own_steps_call call = fl_mixer_own_steps_call(work->block, 0, work->block->tokens);
+    call.state = (float *)work->block->initial_state;
+    fl_own_steps_gradients gradients = {.output = work->merged_read,
+                                        .query = work->stream_query,
+                                        .written = &work->stream,
+                                        .parameters = work->parameters == NULL ? NULL : parameters};
+    return plan->compute->ops->own_steps_backward(plan->compute, &call, &gradients, error);
 }
 
 static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
@@ -159,6 +171,7 @@ static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
         .mode = work->block->mode,
         .heads = plan->shape.query_heads,
         .steps = work->block->tokens * plan->micro_steps,
+        .rows = {.write = work->stream.rows * plan->micro_steps},
         .key_dim = plan->key_dim,
         .value_dim = plan->value_dim,
         .inputs = fl_write_rows_inputs(&plan->layout, &work->block->stream, 0, work->block->scratch->query),
@@ -176,106 +189,43 @@ static fl_status recurrence_backward(fl_backward_work *work, fl_error *error) {
     return plan->compute->ops->recurrence_backward(plan->compute, &call, error);
 }
 
-static void find_steps(fl_backward_work *work) {
+/* A routed cache moves writes from step to step. */
+static fl_status find_rows(fl_backward_work *work, fl_error *error) {
     size_t tokens = work->block->tokens, kv_heads = work->plan->shape.kv_heads;
-    const size_t *written = work->block->scratch->written;
-    for (size_t i = 0; i < kv_heads * tokens; i++) work->step_of[i] = FL_POSITION_NONE;
-    for (size_t head = 0; head < kv_heads; head++) {
-        for (size_t step = 0; step < tokens; step++) {
-            size_t token = written[head * tokens + step];
-            if (token != FL_POSITION_NONE) work->step_of[head * tokens + token] = step;
-        }
+    const int32_t *written = work->block->scratch->written;
+    if (work->plan->variant->cache_budget == 0) return FL_OK;
+    FL_TRY(FL_ALLOCATE(&work->row_of, kv_heads * tokens, error));
+    for (size_t i = 0; i < kv_heads * tokens; i++) work->row_of[i] = -1;
+    for (size_t i = 0; i < kv_heads * tokens; i++) {
+        if (written[i] >= 0) work->row_of[i / tokens * tokens + (size_t)written[i]] = (int32_t)(i % tokens);
     }
+    return FL_OK;
 }
 
-/* A rule with own hooks was handed its inputs as they are. */
-static void hand_back_inputs(const fl_mixer_plan *plan, const fl_rule_input *input,
-                             const fl_rule_output_gradient *gradient, fl_rule_input_gradient *out) {
-    fl_rule_raw_inputs_backward(input, gradient, out);
-    if (out->gate != NULL)
-        memcpy(out->gate, gradient->log_decay, plan->projections[FL_PROJECT_GATE].width * sizeof(float));
-    if (out->beta != NULL) out->beta[0] = gradient->erase_strength[0];
-    for (size_t i = 0; i < plan->rule->factor_count; i++) {
-        size_t width = plan->projections[FL_PROJECT_FACTORS + i].width;
-        if (width > 0) memcpy(out->factors[i], gradient->factors[i], width * sizeof(float));
-    }
-}
-
-/* dLoss/d(read) of a token. */
-static const float *gradient_read(const fl_backward_work *work, size_t head, size_t token) {
-    size_t row = (head * work->block->tokens + token + 1) * work->plan->micro_steps - 1;
-    return work->merged_read + row * work->plan->value_dim;
-}
-
-/* y = scale (S q + bonus v): dLoss/d(bonus) = scale g v. */
-static void bonus_backward(const fl_backward_work *work, size_t head, size_t token, const float *value,
-                           float *gradient_bonus) {
+static fl_status prepare_backward(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
-    const float *gradient = gradient_read(work, head, token);
-    float scale = fl_mixer_has_bonus(work->block, token) ? (float)plan->variant->scale : 0.0f;
-    for (size_t i = 0; i < plan->shape.head_dim; i++) gradient_bonus[i] = scale * gradient[i] * value[i];
-}
-
-/* dLoss/dv gets scale bonus g; the bonus that is kept is scaled already. */
-static void add_bonus_value(const fl_backward_work *work, size_t head, size_t token, float *gradient_value) {
-    const fl_mixer_plan *plan = work->plan;
-    size_t at = (token * plan->shape.query_heads + head) * plan->shape.head_dim;
-    const float *gradient = gradient_read(work, head, token), *bonus = work->block->scratch->bonus + at;
-    for (size_t i = 0; i < plan->shape.head_dim; i++) gradient_value[i] += bonus[i] * gradient[i];
-}
-
-static fl_rule_input_gradient input_gradient_of(const fl_backward_work *work, size_t at) {
-    const fl_mixer_plan *plan = work->plan;
-    size_t head_dim = plan->shape.head_dim;
-    float *projected[FL_PROJECTIONS] = {NULL};
-    for (size_t i = 0; i < plan->projection_count; i++) {
-        size_t width = plan->projections[i].width;
-        if (width > 0) projected[i] = work->projected[i] + at * width;
-    }
-    fl_rule_input_gradient out = {.query = work->linear[0] + at * head_dim,
-                                  .key = work->linear[1] + at * head_dim,
-                                  .value = work->linear[2] + at * head_dim,
-                                  .gate = projected[FL_PROJECT_GATE],
-                                  .beta = projected[FL_PROJECT_BETA]};
-    memcpy(out.factors, projected + FL_PROJECT_FACTORS, sizeof out.factors);
-    return out;
-}
-
-static void prepare_backward_token(const fl_backward_work *work, size_t head, size_t token,
-                                   float *const *parameters) {
-    const fl_mixer_plan *plan = work->plan;
-    size_t tokens = work->block->tokens, row = plan->micro_steps * plan->key_dim;
-    size_t step = work->step_of[head / plan->group * tokens + token],
-           at = token * plan->shape.query_heads + head;
-    fl_rule_input input = fl_mixer_rule_input(work->block, head, token);
-    fl_rule_input_gradient out = input_gradient_of(work, at);
-    out.parameters = parameters;
-    fl_rule_output_gradient gradient = step == FL_POSITION_NONE
-                                           ? fl_write_row_output(&plan->layout, &work->nothing, head, 0)
-                                           : fl_write_row_output(&plan->layout, &work->stream, head, step);
-    gradient.query = work->stream_query + (head * tokens + token) * row + row - plan->key_dim;
-    float scale = (float)plan->variant->scale, bonus[FL_RULE_MAX_HEAD_DIM];
-    if (plan->rule->bonus) {
-        bonus_backward(work, head, token, input.value, bonus);
-        gradient.bonus = bonus;
-    }
-    if (plan->own) {
-        hand_back_inputs(plan, &input, &gradient, &out);
-        if (plan->rule->bonus) plan->rule->own.bonus_backward(&input, bonus, &out);
-    } else {
-        for (size_t i = 0; scale != 1.0f && i < plan->key_dim; i++) gradient.query[i] *= scale;
-        plan->rule->prepare_backward(&input, &gradient, &out);
-    }
-    if (plan->rule->bonus) add_bonus_value(work, head, token, out.value);
-}
-
-static void prepare_backward_head(void *context, size_t head, size_t worker) {
-    (void)worker;
-    const fl_backward_work *work = context;
-    float *parameters[FL_RULE_MAX_PARAMETERS];
+    float *parameters[FL_RULE_MAX_PARAMETERS], *projected[FL_PROJECTIONS] = {NULL};
+    FL_TRY(find_rows(work, error));
     rule_gradients(work, parameters);
-    for (size_t token = 0; token < work->block->tokens; token++)
-        prepare_backward_token(work, head, token, work->parameters == NULL ? NULL : parameters);
+    for (size_t i = 0; i < plan->projection_count; i++) {
+        if (plan->projections[i].width > 0) projected[i] = work->projected[i];
+    }
+    fl_prepare_call call = fl_mixer_prepare_call(work->block);
+    fl_prepare_gradients gradients = {.read = work->stream_query,
+                                      .written = &work->stream,
+                                      .steps = work->block->tokens,
+                                      .kv_heads = plan->shape.kv_heads,
+                                      .row_of = work->row_of,
+                                      .output = work->merged_read,
+                                      .query = work->linear[0],
+                                      .key = work->linear[1],
+                                      .value = work->linear[2],
+                                      .gate = projected[FL_PROJECT_GATE],
+                                      .beta = projected[FL_PROJECT_BETA],
+                                      .parameters = work->parameters == NULL ? NULL : parameters};
+    memcpy(gradients.factors, projected + FL_PROJECT_FACTORS, sizeof gradients.factors);
+    plan->compute->ops->prepare_backward(plan->compute, &call, &gradients);
+    return FL_OK;
 }
 
 /* From the linear branch's q, k, v of every query head to the model's, through the convolution where there is
@@ -302,11 +252,9 @@ static void inputs_backward(fl_backward_work *work) {
             plan->compute->ops->short_conv_backward(plan->compute, &call, &gradients);
             continue;
         }
-        for (size_t at = 0; work->inputs && at < block->tokens * heads; at++) {
-            size_t token = at / heads, source = at % heads / (heads / sources);
-            float *to = outputs[i] + (token * sources + source) * head_dim;
-            for (size_t j = 0; j < head_dim; j++) to[j] += work->linear[i][at * head_dim + j];
-        }
+        if (!work->inputs) continue;
+        plan->compute->ops->add_heads(plan->compute, block->tokens, heads, sources, head_dim, work->linear[i],
+                                      outputs[i]);
     }
 }
 
@@ -322,8 +270,7 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     if (gradient_input != NULL) fl_compute_fill(plan->compute, gradient_input, inputs, 0.0);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
-    find_steps(work);
-    fl_threads_for(plan->compute->threads, plan->shape.query_heads, prepare_backward_head, work);
+    FL_TRY(prepare_backward(work, error));
     inputs_backward(work);
     fl_mixer_projections_backward(work->block, work->projected, work->low, work->parameters, gradient_input);
     return FL_OK;
@@ -337,7 +284,8 @@ static size_t linear_floats(const fl_mixer_plan *plan, size_t tokens) {
     size_t heads = plan->shape.query_heads, steps = heads * tokens * plan->micro_steps;
     size_t projected = 0;
     for (size_t i = 0; i < plan->projection_count; i++) projected += plan->projections[i].width;
-    return steps * (plan->value_dim + plan->key_dim) + fl_write_rows_floats(&plan->layout, tokens) +
+    return steps * (plan->value_dim + plan->key_dim) +
+           fl_write_rows_floats(&plan->layout, tokens + (plan->delay < tokens ? plan->delay : tokens)) +
            tokens * (heads * (3 * plan->shape.head_dim + projected) + fl_mixer_largest_rank(plan));
 }
 
@@ -348,8 +296,8 @@ size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, s
     size_t set = plan.exact ? 4 * key : 0; /* the exact set's rows and their gradients */
     size_t floats = tokens * (query * (2 * plan.shape.head_dim + 2) + 2 * key + set);
     if (plan.linear) floats += linear_floats(&plan, tokens);
-    size_t steps = plan.linear ? plan.shape.kv_heads * tokens * sizeof(size_t) : 0;
-    size_t own = plan.own ? fl_mixer_own_backward_bytes(&plan, tokens) : 0;
+    size_t steps = plan.linear ? plan.shape.kv_heads * tokens * sizeof(int32_t) : 0;
+    size_t own = plan.own ? compute->ops->own_steps_backward_bytes(compute, tokens, plan.state_floats) : 0;
     return floats * sizeof(float) + steps + own + fl_mixer_replay_bytes(&plan, tokens);
 }
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "attn_variants/mixer_own.h"
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
 #include "harness/compute/vector_math.h"
@@ -34,6 +33,11 @@ static size_t floats_per_token(const fl_mixer_plan *plan) {
                     2 * plan->micro_steps * (plan->key_dim + plan->value_dim));
 }
 
+/* Writes that wait across the end of a block. */
+static size_t margin_of(const fl_mixer_plan *plan, size_t tokens) {
+    return plan->delay < tokens ? plan->delay : tokens;
+}
+
 static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, fl_carver *carver) {
     size_t tokens = scratch->block, heads = plan->shape.query_heads, micro = plan->micro_steps;
     size_t channels = heads * plan->shape.head_dim;
@@ -50,10 +54,8 @@ static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, f
     scratch->query = carve_floats(carver, steps * plan->key_dim);
     scratch->read = carve_floats(carver, steps * plan->value_dim);
     scratch->norm = carve_floats(carver, steps);
-    scratch->stream_block = carve_floats(carver, fl_write_rows_floats(&plan->layout, tokens));
-    fl_write_layout unused = plan->layout;
-    unused.heads = fl_threads_count(plan->compute->threads);
-    scratch->unused_block = carve_floats(carver, fl_write_rows_floats(&unused, 1));
+    scratch->stream_block =
+        carve_floats(carver, fl_write_rows_floats(&plan->layout, tokens + margin_of(plan, tokens)));
 }
 
 static void carve_scratch(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, fl_carver *carver) {
@@ -79,7 +81,7 @@ static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, fl_mixer_scr
 }
 
 static size_t host_bytes(const fl_mixer_plan *plan, size_t block) {
-    return block * plan->shape.kv_heads * (sizeof(fl_route_step) + sizeof(size_t));
+    return block * plan->shape.kv_heads * (sizeof(fl_route_step) + sizeof(int32_t));
 }
 
 /* Plans the scratch and finds memory for it, which is given back by the two calls that know it, also after a
@@ -92,7 +94,7 @@ static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, fl_mixe
     carve_scratch(plan, scratch, &carver);
     FL_TRY(fl_memory_allocate(&scratch->host, host_bytes(plan, block), 1, error));
     scratch->steps = scratch->host;
-    scratch->written = (size_t *)(scratch->steps + entries);
+    scratch->written = (int32_t *)(scratch->steps + entries);
     return FL_OK;
 }
 
@@ -104,7 +106,8 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
     size_t micro = plan->micro_steps;
     if (count == 0) return FL_OK;
     if (plan->own) {
-        fl_mixer_own_advance(block, first, count);
+        fl_own_steps_call own = fl_mixer_own_steps_call(block, first, count);
+        plan->compute->ops->own_steps(plan->compute, &own);
         return FL_OK;
     }
     fl_recurrence_call call = {
@@ -205,19 +208,21 @@ static void log_leaving(const fl_mixer_block *block) {
     }
 }
 
-/* What the reads lack of their own tokens: bonus * v. */
 static void add_bonus(const fl_mixer_block *block) {
     const fl_mixer_plan *plan = &block->mixer->plan;
-    size_t heads = plan->shape.query_heads, micro = plan->micro_steps;
     if (!plan->linear || !plan->rule->bonus) return;
-    for (size_t at = 0; at < block->tokens * heads; at++) {
-        size_t token = at / heads, head = at % heads;
-        fl_rule_input input = fl_mixer_rule_input(block, head, token);
-        size_t row = (head * block->tokens + token + 1) * micro - 1;
-        float *read = block->scratch->read + row * plan->value_dim;
-        const float *bonus = block->scratch->bonus + at * plan->shape.head_dim;
-        for (size_t i = 0; i < plan->shape.head_dim; i++) read[i] += bonus[i] * input.value[i];
-    }
+    fl_merge_call merge = fl_mixer_merge_call(block);
+    fl_prepare_call prepare = fl_mixer_prepare_call(block);
+    fl_bonus_call call = {.tokens = block->tokens,
+                          .heads = plan->shape.query_heads,
+                          .value_heads = prepare.key_heads,
+                          .head_dim = plan->shape.head_dim,
+                          .bonus = block->scratch->bonus,
+                          .value = prepare.value,
+                          .read = block->scratch->read + merge.read_stride - plan->value_dim,
+                          .read_stride = merge.read_stride,
+                          .read_head_stride = merge.read_head_stride};
+    plan->compute->ops->add_bonus(plan->compute, &call);
 }
 
 /* All of a block but the merge; with the softmax over the exact set and the reads, or without them where
@@ -245,7 +250,7 @@ static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
     fl_merge_call merge = fl_mixer_merge_call(block);
     mixer->plan.compute->ops->merge(mixer->plan.compute, &merge);
     for (size_t step = 0; mixer->plan.linear && step < block->tokens; step++) {
-        mixer->tokens_written += block->scratch->written[step] != FL_POSITION_NONE;
+        mixer->tokens_written += block->scratch->written[step] >= 0;
     }
     mixer->position += block->tokens;
     return FL_OK;
@@ -256,23 +261,22 @@ static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, si
     const fl_mixer_plan *plan = &block->mixer->plan;
     size_t micro = plan->micro_steps, tokens = block->tokens;
     for (size_t head = 0; call->state_norm != NULL && head < plan->shape.query_heads; head++) {
-        for (size_t step = 0; step < tokens; step++) {
-            float *to = &call->state_norm[head * call->tokens + at + step];
-            *to = plan->linear ? block->scratch->norm[(head * tokens + step) * micro + micro - 1] : 0.0f;
-        }
+        float *to = call->state_norm + head * call->tokens + at;
+        if (!plan->linear) fl_compute_fill(plan->compute, to, tokens, 0.0);
+        if (!plan->linear) continue;
+        const float *last = block->scratch->norm + head * tokens * micro + micro - 1;
+        fl_compute_copy_rows(plan->compute, to, 1, last, micro, tokens, 1);
     }
     float *const asked[FL_PROJECT_FACTORS] = {call->gate, call->beta};
     for (size_t i = 0; plan->linear && i < FL_PROJECT_FACTORS; i++) {
         size_t columns = plan->shape.query_heads * plan->projections[i].width;
-        if (asked[i] != NULL && columns > 0)
-            memcpy(asked[i] + at * columns, block->scratch->projected[i], tokens * columns * sizeof(float));
+        if (asked[i] == NULL || columns == 0) continue;
+        fl_compute_copy(plan->compute, asked[i] + at * columns, block->scratch->projected[i],
+                        tokens * columns);
     }
     for (size_t kv_head = 0; call->written != NULL && kv_head < plan->shape.kv_heads; kv_head++) {
-        for (size_t step = 0; step < tokens; step++) {
-            size_t position = block->scratch->written[kv_head * tokens + step];
-            call->written[kv_head * call->tokens + at + step] =
-                position == FL_POSITION_NONE ? -1 : (int32_t)position;
-        }
+        memcpy(call->written + kv_head * call->tokens + at, block->scratch->written + kv_head * tokens,
+               tokens * sizeof *call->written);
     }
 }
 
@@ -296,10 +300,8 @@ static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const
                             .exact_known = call->exact != NULL && call->exact->filled,
                             .mode = call->mode};
     if (!plan->linear) return block;
-    block.stream = fl_write_rows_in(&plan->layout, tokens, scratch->stream_block);
-    block.unused_layout = plan->layout;
-    block.unused_layout.heads = fl_threads_count(plan->compute->threads);
-    block.unused = fl_write_rows_in(&block.unused_layout, 1, scratch->unused_block);
+    block.margin = margin_of(plan, tokens);
+    block.stream = fl_write_rows_in(&plan->layout, block.margin + tokens, scratch->stream_block);
     return block;
 }
 

@@ -1,5 +1,5 @@
 /* The mixer's insides, shared by mixer.c (the timeline), mixer_prepare.c (from q, k, v, h to streams), mixer_route.c
- * (routed cache), mixer_own.c (rules with a step of their own), mixer_forward.c (one block of tokens) and mixer_backward.c.
+ * (routed cache), mixer_forward.c (one block of tokens) and mixer_backward.c.
  * Not for anyone else. */
 #ifndef FL_ATTN_VARIANTS_MIXER_PARTS_H
 #define FL_ATTN_VARIANTS_MIXER_PARTS_H
@@ -10,7 +10,7 @@
 #include "attn_variants/cache_routing.h"
 #include "attn_variants/exact_set.h"
 #include "attn_variants/mixer.h"
-#include "attn_variants/write_rows.h"
+#include "attn_variants/write_layout.h"
 
 /* Gate, beta, then the rule's factors. */
 enum { FL_PROJECT_GATE = 0, FL_PROJECT_BETA, FL_PROJECT_FACTORS, FL_PROJECTIONS = FL_PROJECT_FACTORS + FL_RULE_MAX_FACTORS };
@@ -52,7 +52,7 @@ typedef struct fl_mixer_plan {
     size_t state_floats;        /* a head */
     fl_write_layout layout;
     fl_mixer_tensor rule_tensors[FL_RULE_MAX_PARAMETERS]; /* of the rule's own; none where it is not in use */
-    const float *parameters[FL_RULE_MAX_PARAMETERS]; /* their values, as rules take them */
+    fl_rule_layer rule_layer;   /* what operations are told of the rule in this layer */
     fl_mixer_tensor conv_weight[3], conv_bias[3];    /* of q, k, v */
     fl_mixer_tensor window_factor;
 } fl_mixer_plan;
@@ -63,12 +63,8 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
 fl_mixer_tensor fl_mixer_tensor_find(const fl_mixer_plan *plan, const char *name);
 /* Where its gradient lies in a block laid out as the layer's parameters; NULL without block or tensor. */
 float *fl_mixer_tensor_gradient(fl_mixer_tensor tensor, float *parameters);
-/* A rule's input without a token. */
-fl_rule_input fl_mixer_head_input(const fl_mixer_plan *plan, size_t head);
 /* Starts a fresh timeline from a call's initial state, when it gives one. */
 void fl_mixer_begin(fl_mixer *mixer, const float *initial_state /* [H][state_floats] or NULL */);
-/* A head's state before the first token, where a call gives none. */
-void fl_mixer_initial_state(const fl_mixer_plan *plan, size_t head, float *state /* [state_floats] */);
 
 struct fl_mixer {
     fl_mixer_plan plan;
@@ -76,7 +72,7 @@ struct fl_mixer {
     float *state;               /* [H][state_floats] */
     fl_exact_set exact;
     float *pending_block, *cached_block;
-    fl_write_rows pending;      /* [window] rows; the token at position p waits in row p % window */
+    fl_write_rows pending;      /* [delay] rows; the write of position p waits in row p % delay, zeros where there is none */
     fl_write_rows cached;       /* [budget] rows by slot, + 1 as scratch for the candidate that leaves */
     fl_routed_cache cache;
     float *history[3];          /* [kernel - 1][H or Hkv][D] of q, k, v */
@@ -90,11 +86,11 @@ typedef struct fl_mixer_scratch {
     float *bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
     float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
     float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
-    float *stream_block, *unused_block;
+    float *stream_block;                       /* rows of the stream */
     float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
     void *host;                                /* memory of the two below, an fl_memory block */
     fl_route_step *steps;                      /* [Hkv][T] */
-    size_t *written;                           /* [Hkv][T], FL_POSITION_NONE where nothing is */
+    int32_t *written;                          /* [Hkv][T] position that each step writes, -1 where nothing is */
 } fl_mixer_scratch;
 
 /* One block of a call. */
@@ -108,21 +104,18 @@ typedef struct fl_mixer_block {
     bool wants_norm;
     bool exact_known;           /* scratch->exact and log_sum_exp are filled already */
     fl_recurrence_mode mode;
-    fl_write_rows stream;       /* T rows: what is written at each step */
-    fl_write_rows unused;       /* a row a worker, for sinks, which are never written */
-    fl_write_layout unused_layout;
+    size_t margin;              /* min(delay, T): writes that have waited and those that go on waiting after this block */
+    fl_write_rows stream;       /* margin + T rows: row s is what step s writes; token t fills row margin + t */
 } fl_mixer_block;
 
-/* The position that leaves the window at step `position`, or FL_POSITION_NONE. */
-size_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position);
+/* The position that leaves the window at step `position`, or -1. */
+int32_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position);
 
-/* mixer_prepare.c: gates, convolution, prepare. Fills scratch->query and block->stream with the tokens that leave. */
+/* mixer_prepare.c: gates, convolution, prepare. Fills scratch->query and block->stream, of which what is to wait is kept. */
 void fl_mixer_prepare(fl_mixer_block *block);
-/* The rule's input of token `token` of the block. */
-fl_rule_input fl_mixer_rule_input(const fl_mixer_block *block, size_t head, size_t token);
-
-/* Whether the current token's read gets the rule's bonus: not where the token is exact. */
-bool fl_mixer_has_bonus(const fl_mixer_block *block, size_t token);
+/* The call that fills the stream, and, of a rule with a step of its own, the one that reads it: steps first .. first + count - 1. */
+fl_prepare_call fl_mixer_prepare_call(const fl_mixer_block *block);
+fl_own_steps_call fl_mixer_own_steps_call(const fl_mixer_block *block, size_t first, size_t count);
 
 /* mixer_route.c */
 fl_status fl_mixer_route(fl_mixer_block *block, fl_error *error);

@@ -32,8 +32,9 @@ static void pass_rows_of_head(void *context, size_t head, size_t worker) {
 /* What a decision means outside the rows: who is visible from now on, and what is logged. */
 static void settle(const fl_mixer_block *block, size_t kv_head, size_t step, fl_route_step decision) {
     *step_at(block, kv_head, step) = decision;
-    block->scratch->written[kv_head * block->tokens + step] = decision.written;
-    if (decision.written != FL_POSITION_NONE) {
+    bool writes = decision.written != FL_POSITION_NONE;
+    block->scratch->written[kv_head * block->tokens + step] = writes ? (int32_t)decision.written : -1;
+    if (writes) {
         fl_exact_set_expire(&block->mixer->exact, kv_head, decision.written, block->first + step);
     }
 }
@@ -48,12 +49,12 @@ static void route_static_head(void *context, size_t kv_head, size_t worker) {
     fl_mixer *mixer = block->mixer;
     const fl_mixer_plan *plan = &mixer->plan;
     for (size_t step = 0; step < block->tokens; step++) {
-        size_t leaving = fl_mixer_leaving(plan, block->first + step);
-        if (leaving == FL_POSITION_NONE) {
+        int32_t left = fl_mixer_leaving(plan, block->first + step);
+        if (left < 0) {
             settle(block, kv_head, step, NOTHING_LEAVES);
             continue;
         }
-        size_t entry = fl_exact_set_find(&mixer->exact, kv_head, leaving);
+        size_t leaving = (size_t)left, entry = fl_exact_set_find(&mixer->exact, kv_head, leaving);
         double score =
             fl_route_static_score(plan->route, plan->variant->seed, plan->layer, kv_head, leaving,
                                   plan->shape.head_dim, fl_exact_set_key(&mixer->exact, kv_head, entry),
@@ -73,8 +74,9 @@ typedef struct fl_mass_work {
 static void decide_by_mass(const fl_mass_work *work, size_t kv_head, size_t step) {
     fl_mixer *mixer = work->block->mixer;
     double *scores = work->scores + kv_head * mixer->cache.budget;
-    size_t leaving = fl_mixer_leaving(&mixer->plan, work->block->first + step);
-    if (leaving == FL_POSITION_NONE) {
+    int32_t left = fl_mixer_leaving(&mixer->plan, work->block->first + step);
+    size_t leaving = (size_t)left;
+    if (left < 0) {
         settle(work->block, kv_head, step, NOTHING_LEAVES);
     } else if (!fl_routed_cache_full(&mixer->cache, kv_head)) {
         settle(work->block, kv_head, step, fl_routed_cache_fill(&mixer->cache, kv_head, leaving));
@@ -198,7 +200,7 @@ static void find_residuals(const fl_mixer *mixer, size_t head, const float *read
 
 static void read_with_own_hooks(const fl_mixer *mixer, size_t head, float *read) {
     const fl_mixer_plan *plan = &mixer->plan;
-    fl_rule_input input = fl_mixer_head_input(plan, head);
+    fl_rule_input input = fl_rule_layer_input(&plan->rule_layer, head);
     for (size_t slot = 0; slot <= mixer->cache.budget; slot++) {
         input.query = fl_write_row(&plan->layout, &mixer->cached, FL_WRITE_KEY, head, slot);
         plan->rule->own.read(&input, mixer->state + head * plan->state_floats, read + slot * plan->value_dim);
@@ -265,8 +267,8 @@ static fl_status route_by_recall(fl_mixer_block *block, fl_error *error) {
     FL_TRY_DONE(status, fl_compute_floats(plan->compute, heads * reads * plan->value_dim, &work.read, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.scores, heads * candidates, error));
     for (size_t step = 0; step < block->tokens; step++) {
-        size_t leaving = fl_mixer_leaving(plan, block->first + step);
-        if (leaving == FL_POSITION_NONE) {
+        int32_t left = fl_mixer_leaving(plan, block->first + step);
+        if (left < 0) {
             for (size_t i = 0; i < plan->shape.kv_heads; i++) settle(block, i, step, NOTHING_LEAVES);
             continue;
         }
@@ -274,7 +276,7 @@ static fl_status route_by_recall(fl_mixer_block *block, fl_error *error) {
             FL_TRY_DONE(status, fl_mixer_advance(block, advanced, step - advanced, error));
             advanced = step;
         }
-        decide_by_recall(&work, step, leaving);
+        decide_by_recall(&work, step, (size_t)left);
     }
     status = fl_mixer_advance(block, advanced, block->tokens - advanced, error);
 done:

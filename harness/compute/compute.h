@@ -19,6 +19,8 @@
 #include "harness/compute/array.h"
 #include "harness/compute/gates.h"
 #include "harness/compute/merge.h"
+#include "harness/compute/own_steps.h"
+#include "harness/compute/prepare.h"
 #include "harness/compute/recurrence.h"
 #include "harness/compute/short_conv.h"
 #include "harness/model/model_config.h"
@@ -139,6 +141,21 @@ typedef struct fl_compute_ops {
     /* Gates, betas and factors, and what lies between two factors (gates.h). */
     void (*gates)(fl_compute *, const fl_gates_call *);
     void (*gates_backward)(fl_compute *, const fl_gates_call *, const fl_gates_gradients *);
+
+    /* From q, k, v and gates to rows (prepare.h), and what reads lack of their own tokens. */
+    void (*prepare)(fl_compute *, const fl_prepare_call *);
+    void (*prepare_backward)(fl_compute *, const fl_prepare_call *, const fl_prepare_gradients *);
+    void (*add_bonus)(fl_compute *, const fl_bonus_call *);
+
+    /* Rules with a step of their own (own_steps.h). init: the states [H][state_floats] of a fresh timeline. backward_bytes: what
+     * the backward pass over `tokens` tokens takes beside its arguments. */
+    void (*own_init)(fl_compute *, const fl_rule_layer *, size_t state_floats, float *state);
+    void (*own_steps)(fl_compute *, const fl_own_steps_call *);
+    fl_status (*own_steps_backward)(fl_compute *, const fl_own_steps_call *, const fl_own_steps_gradients *, fl_error *);
+    size_t (*own_steps_backward_bytes)(fl_compute *, size_t tokens, size_t state_floats);
+
+    /* Heads that share a source: to [T][sources][D] += the sum, in order, of its heads' x [T][H][D]. */
+    void (*add_heads)(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to);
 
     /* The short convolution (short_conv.h). remember: moves the last kernel - 1 tokens of history and input into history.
      * backward: over one whole sequence. */

@@ -127,6 +127,19 @@ fl_status fl_cpu_recurrence_backward(fl_compute *, const fl_recurrence_backward_
 void fl_cpu_gates(fl_compute *, const fl_gates_call *);
 void fl_cpu_gates_backward(fl_compute *, const fl_gates_call *, const fl_gates_gradients *);
 
+void fl_cpu_prepare(fl_compute *, const fl_prepare_call *);
+void fl_cpu_prepare_backward(fl_compute *, const fl_prepare_call *, const fl_prepare_gradients *);
+void fl_cpu_add_bonus(fl_compute *, const fl_bonus_call *);
+
+void fl_cpu_own_init(fl_compute *, const fl_rule_layer *, size_t state_floats, float *state);
+void fl_cpu_own_steps(fl_compute *, const fl_own_steps_call *);
+fl_status fl_cpu_own_steps_backward(fl_compute *, const fl_own_steps_call *, const fl_own_steps_gradients *,
+                                    fl_error *);
+size_t fl_cpu_own_steps_backward_bytes(fl_compute *, size_t tokens, size_t state_floats);
+
+void fl_cpu_add_heads(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim,
+                      const float *x, float *to);
+
 void fl_cpu_short_conv(fl_compute *, const fl_short_conv_call *);
 void fl_cpu_short_conv_remember(fl_compute *, const fl_short_conv_call *, float *history);
 void fl_cpu_short_conv_backward(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);

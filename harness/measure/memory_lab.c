@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "attn_variants/mechanism.h"
-#include "attn_variants/write_rows.h"
+#include "attn_variants/write_layout.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "attn_variants/write_rows.h"
+#include "attn_variants/write_layout.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "tests/support/mixer_case.h"

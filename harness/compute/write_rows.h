@@ -3,15 +3,15 @@
  * Rows lie in one array a part, [H][rows][width]; width counts a token's micro steps. The same form holds the stream of a
  * call (rows = its steps), the tokens that wait inside the window and the tokens in the routed cache, so a write is delayed
  * by moving a row. A zero row is the null write. For a rule with own hooks the parts hold the rule's inputs instead. */
-#ifndef FL_ATTN_VARIANTS_WRITE_ROWS_H
-#define FL_ATTN_VARIANTS_WRITE_ROWS_H
+#ifndef FL_COMPUTE_WRITE_ROWS_H
+#define FL_COMPUTE_WRITE_ROWS_H
 
 #include <stddef.h>
 
-#include "attn_variants/attn_variant.h"
-#include "attn_variants/variant.h"
-#include "harness/base/status.h"
 #include "harness/compute/recurrence.h"
+#include "harness/compute/rule_rows.h"
+
+struct fl_compute; /* compute.h, which includes this */
 
 enum fl_write_part {
     FL_WRITE_KEY = 0,
@@ -36,10 +36,6 @@ typedef struct fl_write_rows {
     size_t rows;                 /* a head */
 } fl_write_rows;
 
-/* value_dim with the normaliser's channel. */
-fl_write_layout fl_write_layout_of(const fl_rule *rule, const fl_variant *variant, size_t heads, size_t micro_steps,
-                                   size_t key_dim, size_t value_dim);
-
 /* Floats that `rows` rows of every head take, and rows laid into such a block (which is not cleared). */
 size_t fl_write_rows_floats(const fl_write_layout *layout, size_t rows);
 fl_write_rows fl_write_rows_in(const fl_write_layout *layout, size_t rows, float *block);
@@ -52,8 +48,8 @@ void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, s
                        const fl_write_rows *from, size_t from_row, size_t head);
 void fl_write_row_swap(const fl_write_layout *layout, const fl_write_rows *a, size_t a_row, const fl_write_rows *b,
                        size_t b_row, size_t head);
-/* `count` consecutive rows of every head. */
-void fl_write_rows_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
+/* `count` consecutive rows of every head; the two must not overlap. */
+void fl_write_rows_copy(struct fl_compute *compute, const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
                         const fl_write_rows *from, size_t from_row, size_t count);
 
 /* Where `prepare` puts one token. The query is set by the caller. */

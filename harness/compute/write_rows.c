@@ -1,37 +1,8 @@
-#include "attn_variants/write_rows.h"
+#include "harness/compute/write_rows.h"
 
 #include <string.h>
 
-fl_write_layout fl_write_layout_of(const fl_rule *rule, const fl_variant *variant, size_t heads,
-                                   size_t micro_steps, size_t key_dim, size_t value_dim) {
-    fl_transition transition = variant->transition;
-    fl_write_layout layout = {heads, micro_steps, key_dim, value_dim, {0}, 0};
-    size_t *width = layout.width;
-    width[FL_WRITE_KEY] = key_dim;
-    width[FL_WRITE_VALUE] = value_dim;
-    if (fl_rule_is_own(rule, variant->rule_options)) {
-        width[FL_WRITE_LOG_DECAY] = rule->gate == FL_GATE_NONE     ? 0
-                                    : rule->gate == FL_GATE_SCALAR ? 1
-                                                                   : key_dim;
-        width[FL_WRITE_ERASE_STRENGTH] = variant->takes_beta ? 1 : 0;
-        for (size_t i = 0; i < rule->factor_count; i++)
-            width[FL_WRITE_FACTORS + i] = fl_rule_factor_width(rule, i, key_dim, variant->rule_options);
-    } else {
-        if (transition.decay == FL_DECAY_SCALAR) width[FL_WRITE_LOG_DECAY] = 1;
-        if (transition.decay == FL_DECAY_CHANNEL) width[FL_WRITE_LOG_DECAY] = key_dim;
-        if (transition.erase != FL_ERASE_NONE) width[FL_WRITE_ERASE_STRENGTH] = 1;
-        if (transition.erase == FL_ERASE_DIRECTIONS) {
-            width[FL_WRITE_ERASE_READ] = key_dim;
-            width[FL_WRITE_ERASE_WRITE] = key_dim;
-        }
-        if (rule->has_write) width[FL_WRITE_WEIGHT] = 1;
-    }
-    for (int part = 0; part < FL_WRITE_PARTS; part++) {
-        width[part] *= micro_steps;
-        layout.row_floats += width[part];
-    }
-    return layout;
-}
+#include "harness/compute/compute.h"
 
 size_t fl_write_rows_floats(const fl_write_layout *layout, size_t rows) {
     return layout->heads * rows * layout->row_floats;
@@ -60,26 +31,25 @@ void fl_write_row_clear(const fl_write_layout *layout, const fl_write_rows *rows
     }
 }
 
-static void copy_rows_of_head(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
-                              const fl_write_rows *from, size_t from_row, size_t count, size_t head) {
+void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
+                       const fl_write_rows *from, size_t from_row, size_t head) {
     for (int i = 0; i < FL_WRITE_PARTS; i++) {
         enum fl_write_part part = (enum fl_write_part)i;
         float *target = fl_write_row(layout, to, part, head, to_row);
         if (target == NULL) continue;
-        memcpy(target, fl_write_row(layout, from, part, head, from_row),
-               count * layout->width[i] * sizeof *target);
+        memcpy(target, fl_write_row(layout, from, part, head, from_row), layout->width[i] * sizeof *target);
     }
 }
 
-void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
-                       const fl_write_rows *from, size_t from_row, size_t head) {
-    copy_rows_of_head(layout, to, to_row, from, from_row, 1, head);
-}
-
-void fl_write_rows_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
-                        const fl_write_rows *from, size_t from_row, size_t count) {
-    for (size_t head = 0; head < layout->heads; head++) {
-        copy_rows_of_head(layout, to, to_row, from, from_row, count, head);
+void fl_write_rows_copy(fl_compute *compute, const fl_write_layout *layout, const fl_write_rows *to,
+                        size_t to_row, const fl_write_rows *from, size_t from_row, size_t count) {
+    for (int i = 0; i < FL_WRITE_PARTS; i++) {
+        enum fl_write_part part = (enum fl_write_part)i;
+        size_t width = layout->width[i];
+        if (width == 0) continue;
+        fl_compute_copy_rows(compute, fl_write_row(layout, to, part, 0, to_row), to->rows * width,
+                             fl_write_row(layout, from, part, 0, from_row), from->rows * width, layout->heads,
+                             count * width);
     }
 }
 
