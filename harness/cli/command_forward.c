@@ -13,7 +13,6 @@
 #include "harness/run/workbench.h"
 #include "harness/config/experiment.h"
 #include "harness/engine/session.h"
-#include "harness/measure/statistics.h"
 #include "harness/measure/text_source.h"
 #include "harness/model/json_text.h"
 #include "harness/store/run_file.h"
@@ -66,6 +65,28 @@ static fl_status keep_layer(void *context, const fl_layer_view *view, fl_error *
     return FL_OK;
 }
 
+/* Of each token but the first, given what comes before it. */
+static fl_status score_tokens(fl_compute *compute, forward_trace *trace, fl_error *error) {
+    const size_t rows = trace->tokens - 1;
+    fl_array log_sum_exp = fl_array_none;
+    double *shift = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, FL_ALLOCATE(&shift, trace->tokens, error));
+    FL_TRY_DONE(status, compute->ops->allocate(compute, trace->tokens, FL_FLOAT64, &log_sum_exp, error));
+    const fl_logit_rows_call call = {
+        .rows = rows, .vocabulary = trace->vocabulary, .logits = trace->logits, .log_sum_exp = log_sum_exp};
+    compute->ops->logit_rows(compute, &call);
+    FL_TRY_DONE(status, compute->ops->download(compute, shift, log_sum_exp, rows, error));
+    for (size_t t = 0; t < rows; t++) {
+        const size_t target = (size_t)trace->ids[t + 1];
+        trace->log_probabilities[t] = (double)trace->logits[t * trace->vocabulary + target] - shift[t];
+    }
+done:
+    compute->ops->release(compute, log_sum_exp);
+    fl_memory_free(shift);
+    return status;
+}
+
 static fl_status compute_trace(const fl_workbench *bench, const fl_mechanism *mechanism, forward_trace *trace,
                                fl_error *error) {
     fl_session *session = NULL;
@@ -77,11 +98,7 @@ static fl_status compute_trace(const fl_workbench *bench, const fl_mechanism *me
     FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, trace->hidden, final,
                                            &observer, error));
     fl_network_logits(bench->network, trace->tokens, final, trace->logits);
-    for (size_t t = 0; t + 1 < trace->tokens; t++) {
-        const float *row = trace->logits + t * trace->vocabulary;
-        double log_sum_exp = fl_logit_row_of(row, trace->vocabulary, NULL).log_sum_exp;
-        trace->log_probabilities[t] = (double)row[trace->ids[t + 1]] - log_sum_exp;
-    }
+    FL_TRY_DONE(status, score_tokens(bench->network->compute, trace, error));
 done:
     fl_session_destroy(session);
     return status;

@@ -58,6 +58,16 @@ static const fl_compute_ops cpu_ops = {
     .short_conv_backward = fl_cpu_short_conv_backward,
     .merge = fl_cpu_merge,
     .merge_backward = fl_cpu_merge_backward,
+    .row_errors = fl_cpu_row_errors,
+    .row_moments = fl_cpu_row_moments,
+    .first_not_finite = fl_cpu_first_not_finite,
+    .subtract_squares = fl_cpu_subtract_squares,
+    .scale = fl_cpu_scale,
+    .key_geometry = fl_cpu_key_geometry,
+    .effective_rank = fl_cpu_effective_rank,
+    .logit_rows = fl_cpu_logit_rows,
+    .logit_divergence = fl_cpu_logit_divergence,
+    .logit_gradient = fl_cpu_logit_gradient,
     .destroy = cpu_destroy,
 };
 

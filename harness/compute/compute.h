@@ -18,11 +18,13 @@
 #include "harness/base/threads.h"
 #include "harness/compute/array.h"
 #include "harness/compute/gates.h"
+#include "harness/compute/logits.h"
 #include "harness/compute/merge.h"
 #include "harness/compute/own_steps.h"
 #include "harness/compute/prepare.h"
 #include "harness/compute/recurrence.h"
 #include "harness/compute/short_conv.h"
+#include "harness/compute/statistics.h"
 #include "harness/model/model_config.h"
 #include "harness/model/tensor.h"
 
@@ -166,6 +168,30 @@ typedef struct fl_compute_ops {
     /* The merge (merge.h). backward: the call's `output` is not used. */
     void (*merge)(fl_compute *, const fl_merge_call *);
     void (*merge_backward)(fl_compute *, const fl_merge_call *, const fl_merge_gradients *);
+
+    /* Measuring: float64, every sum in one fixed order.
+     *
+     * Rows [rows][columns]: squared [rows] = |other - reference|^2; cosine [rows] of the angle between the two, 0 when either is 0. */
+    void (*row_errors)(fl_compute *, size_t rows, size_t columns, const float *reference, const float *other,
+                       fl_array squared, fl_array cosine);
+    /* sum and sum_squares [rows] of the entries of each row and of their squares. */
+    void (*row_moments)(fl_compute *, size_t rows, size_t columns, const float *x, fl_array sum, fl_array sum_squares);
+    /* first [1] int32: index of the first of `count` numbers that is NaN or infinite, or `count`; count <= INT32_MAX. */
+    void (*first_not_finite)(fl_compute *, size_t count, const float *x, fl_array first);
+    /* x -= y, and squares [1] = the sum of the squares of that (before it is rounded). */
+    void (*subtract_squares)(fl_compute *, size_t count, const float *y, float *x, fl_array squares);
+    /* x *= factor. */
+    void (*scale)(fl_compute *, size_t count, float factor, float *x);
+    void (*key_geometry)(fl_compute *, const fl_key_geometry_call *); /* statistics.h */
+    /* rank [H] float64 of state [H][Dv][Dk]: exp(entropy) of the singular values over their sum (Roy & Vetterli 2007); 0 for a zero
+     * state, NaN when it is not finite. */
+    fl_status (*effective_rank)(fl_compute *, size_t heads, size_t value_dim, size_t key_dim, const float *state,
+                                fl_array rank, fl_error *);
+
+    /* Rows of logits (logits.h). */
+    void (*logit_rows)(fl_compute *, const fl_logit_rows_call *);
+    void (*logit_divergence)(fl_compute *, const fl_logit_divergence_call *);
+    void (*logit_gradient)(fl_compute *, const fl_logit_gradient_call *);
 
     void (*destroy)(fl_compute *);
 } fl_compute_ops;

@@ -121,6 +121,21 @@ void fl_cpu_add(fl_compute *, size_t count, float *x, const float *y);
 void fl_cpu_attention(fl_compute *, const fl_attention_call *);
 void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const fl_attention_gradients *);
 
+void fl_cpu_row_errors(fl_compute *, size_t rows, size_t columns, const float *reference, const float *other,
+                       fl_array squared, fl_array cosine);
+void fl_cpu_row_moments(fl_compute *, size_t rows, size_t columns, const float *x, fl_array sum,
+                        fl_array sum_squares);
+void fl_cpu_first_not_finite(fl_compute *, size_t count, const float *x, fl_array first);
+void fl_cpu_subtract_squares(fl_compute *, size_t count, const float *y, float *x, fl_array squares);
+void fl_cpu_scale(fl_compute *, size_t count, float factor, float *x);
+void fl_cpu_key_geometry(fl_compute *, const fl_key_geometry_call *);
+fl_status fl_cpu_effective_rank(fl_compute *, size_t heads, size_t value_dim, size_t key_dim,
+                                const float *state, fl_array rank, fl_error *);
+
+void fl_cpu_logit_rows(fl_compute *, const fl_logit_rows_call *);
+void fl_cpu_logit_divergence(fl_compute *, const fl_logit_divergence_call *);
+void fl_cpu_logit_gradient(fl_compute *, const fl_logit_gradient_call *);
+
 fl_status fl_cpu_recurrence(fl_compute *, const fl_recurrence_call *, fl_error *);
 fl_status fl_cpu_recurrence_backward(fl_compute *, const fl_recurrence_backward_call *, fl_error *);
 

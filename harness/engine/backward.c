@@ -485,7 +485,8 @@ static fl_status descend(fl_backward *backward, size_t tokens, fl_gradient *grad
 }
 
 static fl_status prepare_loss(fl_backward *backward, bool with_target, fl_error *error) {
-    if (backward->loss.logits != NULL && (backward->loss.target_logits != NULL || !with_target)) return FL_OK;
+    if (fl_array_is(backward->loss.logits) && (fl_array_is(backward->loss.target_logits) || !with_target))
+        return FL_OK;
     fl_logit_loss_release(&backward->loss);
     return fl_logit_loss_create(backward->network, with_target, &backward->loss, error);
 }
@@ -496,8 +497,8 @@ fl_status fl_backward_next_token(fl_backward *backward, const int32_t *ids, size
     FL_TRY(reserve(backward, tokens, error));
     FL_TRY(prepare_loss(backward, false, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
-    *loss = fl_logit_loss_next_token(&backward->loss, ids, tokens, backward->hidden, weight,
-                                     gradient != NULL ? backward->gradient_input : NULL);
+    FL_TRY(fl_logit_loss_next_token(&backward->loss, ids, tokens, backward->hidden, weight,
+                                    gradient != NULL ? backward->gradient_input : NULL, loss, error));
     return gradient != NULL ? descend(backward, tokens, gradient, error) : FL_OK;
 }
 
@@ -507,8 +508,8 @@ fl_status fl_backward_divergence(fl_backward *backward, const int32_t *ids, size
     FL_TRY(prepare_loss(backward, true, error));
     FL_TRY(forward(backward, true, ids, tokens, backward->target_hidden, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
-    *loss = fl_logit_loss_divergence(&backward->loss, tokens, backward->target_hidden, backward->hidden,
-                                     weight, gradient != NULL ? backward->gradient_input : NULL);
+    FL_TRY(fl_logit_loss_divergence(&backward->loss, tokens, backward->target_hidden, backward->hidden,
+                                    weight, gradient != NULL ? backward->gradient_input : NULL, loss, error));
     return gradient != NULL ? descend(backward, tokens, gradient, error) : FL_OK;
 }
 

@@ -12,8 +12,9 @@ static fl_status reserve(fl_layer_error *scratch, const fl_network *network, siz
     if (tokens <= scratch->capacity) return FL_OK;
     size_t floats = 0;
     fl_layer_error_release(scratch);
-    FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "error of a layer", error));
     scratch->compute = network->compute;
+    FL_TRY(scratch->compute->ops->allocate(scratch->compute, 1, FL_FLOAT64, &scratch->squares, error));
+    FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "error of a layer", error));
     FL_TRY(fl_compute_floats(scratch->compute, floats, &scratch->mix, error));
     scratch->difference = scratch->mix + tokens * config->query_heads * config->head_dim;
     scratch->capacity = tokens;
@@ -22,6 +23,7 @@ static fl_status reserve(fl_layer_error *scratch, const fl_network *network, siz
 
 void fl_layer_error_release(fl_layer_error *scratch) {
     fl_compute_release(scratch->compute, scratch->mix);
+    if (scratch->compute != NULL) scratch->compute->ops->release(scratch->compute, scratch->squares);
     *scratch = (fl_layer_error){0};
 }
 
@@ -36,15 +38,15 @@ fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error) {
                         "a layer_mse fit without lora, whose mechanism file can be loaded)");
 }
 
-/* Mean square of linearised - frozen, which replaces the linearised output. */
-static double subtract(size_t count, const float *frozen, float *linearised) {
+/* Mean square of linearised - frozen, which replaces the linearised output in scratch->difference. */
+static fl_status subtract(fl_layer_error *scratch, size_t count, const float *frozen, double *mean,
+                          fl_error *error) {
+    fl_compute *compute = scratch->compute;
     double squares = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        double difference = (double)linearised[i] - (double)frozen[i];
-        squares += difference * difference;
-        linearised[i] = (float)difference;
-    }
-    return squares / (double)count;
+    compute->ops->subtract_squares(compute, count, frozen, scratch->difference, scratch->squares);
+    FL_TRY(compute->ops->download(compute, &squares, scratch->squares, 1, error));
+    *mean = squares / (double)count;
+    return FL_OK;
 }
 
 /* Forward on the tape, then back when a gradient is wanted. */
@@ -64,10 +66,11 @@ static fl_status run(fl_layer_error *scratch, const fl_network *network, const f
     FL_TRY(fl_mixer_record(compute, mechanism, target->layer, &call, tape, error));
     compute->ops->linear(compute, weights->output, weights->output_bias, tokens, scratch->mix,
                          scratch->difference);
-    *loss = subtract(count, target->attention_output, scratch->difference) / variance;
+    FL_TRY(subtract(scratch, count, target->attention_output, loss, error));
+    *loss /= variance;
     if (gradient_parameters == NULL) return FL_OK;
     float factor = (float)(2.0 * weight / ((double)count * variance));
-    for (size_t i = 0; i < count; i++) scratch->difference[i] *= factor;
+    compute->ops->scale(compute, count, factor, scratch->difference);
     compute->ops->linear_backward(compute, weights->output, tokens, scratch->difference, scratch->mix, false);
     return fl_mixer_tape_backward(*tape, scratch->mix, NULL, NULL, NULL, NULL, gradient_parameters, error);
 }

@@ -15,6 +15,7 @@
 /* Scratch, reused from call to call. Starts all zero. */
 typedef struct fl_layer_error {
     fl_compute *compute; /* borrowed from the network of the first run */
+    fl_array squares;    /* [1] float64 */
     size_t capacity;     /* tokens */
     float *mix;        /* [T][H][D] */
     float *difference; /* [T][E] */

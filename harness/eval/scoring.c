@@ -7,10 +7,15 @@
 
 #include "harness/base/clock.h"
 #include "harness/base/memory.h"
-#include "harness/base/threads.h"
 #include "harness/engine/session.h"
 
-enum { SEGMENT_TOKENS = FL_SESSION_BLOCK, MOST_PIECES = 64, HEAD_ROWS = 32, DEFAULT_SHARE_MINIMUM = 32 };
+enum {
+    SEGMENT_TOKENS = FL_SESSION_BLOCK,
+    MOST_PIECES = 64,
+    HEAD_ROWS = 32,
+    MOST_CREDITS = 512,
+    DEFAULT_SHARE_MINIMUM = 32
+};
 
 /* One request after the cut: `inputs` tokens are read, the last `scored` rows of them predict the
  * continuation. */
@@ -141,21 +146,34 @@ typedef struct score_piece {
     size_t reached_from; /* the first position whose context has reached the state */
 } score_piece;
 
+/* A scored token of a request, and the row of logits that predicts it. */
+typedef struct score_credit {
+    fl_score *score;
+    size_t row;
+    int32_t target;
+    bool reached;
+} score_credit;
+
 typedef struct score_work {
     const fl_score_plan *plan;
     const fl_network *network;
     const fl_mechanism *mechanism;
     fl_score *scores;
     fl_score_counts counts;
-    int32_t *ids;             /* [SEGMENT_TOKENS] */
-    size_t piece_count;       /* of the current pass */
-    score_piece *pieces;      /* [MOST_PIECES] */
-    size_t wanted_count;      /* rows of the pass that predict a scored token */
-    size_t *wanted;           /* [SEGMENT_TOKENS] */
-    size_t *place_of;         /* [SEGMENT_TOKENS] place of a row among them + 1, or 0 */
-    float *hidden;            /* [SEGMENT_TOKENS][E] of the wanted rows */
-    float *logits;            /* [HEAD_ROWS][V] */
-    fl_log_softmax_row *rows; /* [HEAD_ROWS] */
+    int32_t *ids;           /* [SEGMENT_TOKENS] */
+    size_t piece_count;     /* of the current pass */
+    score_piece *pieces;    /* [MOST_PIECES] */
+    size_t wanted_count;    /* rows of the pass that predict a scored token */
+    size_t *wanted;         /* [SEGMENT_TOKENS] */
+    size_t *place_of;       /* [SEGMENT_TOKENS] place of a row among them + 1, or 0 */
+    float *hidden;          /* [SEGMENT_TOKENS][E] of the wanted rows */
+    fl_array logits;        /* [HEAD_ROWS][V] */
+    fl_array log_sum_exp;   /* [HEAD_ROWS] float64 */
+    fl_array best;          /* [HEAD_ROWS] int32 */
+    fl_array places;        /* [MOST_CREDITS] int32: of targets in the logits as one array */
+    fl_array target_logits; /* [MOST_CREDITS] */
+    size_t credit_count;
+    score_credit *credits; /* [MOST_CREDITS] */
     score_frame *frames;
     size_t frame_count, frame_capacity;
     fl_session **spare;
@@ -206,47 +224,83 @@ static void find_wanted(score_work *work) {
     work->counts.head_rows += work->wanted_count;
 }
 
-static void normalise_row(void *context, size_t row, size_t worker) {
-    (void)worker;
-    score_work *work = context;
-    const size_t vocabulary = work->network->model->config.vocabulary;
-    work->rows[row] = fl_log_softmax_of(work->logits + row * vocabulary, vocabulary, work->plan->precision);
+/* Log-softmax of `rows` rows whose logits are there, on the host. */
+static fl_status normalise_rows(score_work *work, size_t rows, double *log_sum_exp, int32_t *best,
+                                fl_error *error) {
+    fl_compute *compute = work->network->compute;
+    const fl_logit_rows_call call = {.rows = rows,
+                                     .vocabulary = work->network->model->config.vocabulary,
+                                     .precision = work->plan->precision,
+                                     .logits = fl_array_host(work->logits),
+                                     .log_sum_exp = work->log_sum_exp,
+                                     .best = work->best};
+    compute->ops->logit_rows(compute, &call);
+    FL_TRY(compute->ops->download(compute, log_sum_exp, work->log_sum_exp, rows, error));
+    return compute->ops->download(compute, best, work->best, rows, error);
 }
 
-/* Adds what wanted rows first .. first + count - 1, whose logits are there, say to every request that scores
- * one of them. */
-static void credit_rows(score_work *work, const score_piece *piece, size_t first, size_t count) {
-    const size_t vocabulary = work->network->model->config.vocabulary;
+/* Adds what the collected credits come to, in their order, to their requests. */
+static fl_status settle_credits(score_work *work, const double *log_sum_exp, const int32_t *best,
+                                fl_error *error) {
+    fl_compute *compute = work->network->compute;
+    const size_t vocabulary = work->network->model->config.vocabulary, count = work->credit_count;
+    if (count == 0) return FL_OK;
+    int32_t places[MOST_CREDITS];
+    float logits[MOST_CREDITS];
+    for (size_t i = 0; i < count; i++)
+        places[i] = (int32_t)(work->credits[i].row * vocabulary) + work->credits[i].target;
+    compute->ops->upload(compute, work->places, places, count);
+    compute->ops->gather_rows(compute, work->target_logits, 1, work->logits, 1, work->places, count, 1);
+    FL_TRY(compute->ops->download(compute, logits, work->target_logits, count, error));
+    for (size_t i = 0; i < count; i++) {
+        const score_credit *credit = &work->credits[i];
+        const double value = (double)logits[i] - log_sum_exp[credit->row];
+        credit->score->log_likelihood += value;
+        credit->score->square_sum += value * value;
+        credit->score->greedy = credit->score->greedy && best[credit->row] == credit->target;
+        credit->score->tokens++;
+        credit->score->reached += credit->reached;
+    }
+    work->credit_count = 0;
+    return FL_OK;
+}
+
+/* What wanted rows first .. first + count - 1, whose logits are there, say to every request of the piece that
+ * scores one of them. */
+static fl_status credit_rows(score_work *work, const score_piece *piece, size_t first, size_t count,
+                             const double *log_sum_exp, const int32_t *best, fl_error *error) {
     for (size_t i = piece->lo; i < piece->hi; i++) {
         const score_sequence *sequence = &work->plan->sequences[i];
-        fl_score *score = &work->scores[sequence->index];
         size_t from, to;
         scored_range(piece, sequence, &from, &to);
         for (size_t p = from; p < to; p++) {
             const size_t place = work->place_of[piece->at + p - piece->start] - 1;
             if (place < first || place >= first + count) continue;
-            const size_t row = place - first, target = (size_t)token_at(sequence, p + 1);
-            const double value =
-                (double)work->logits[row * vocabulary + target] - work->rows[row].log_sum_exp;
-            score->log_likelihood += value;
-            score->square_sum += value * value;
-            score->greedy = score->greedy && work->rows[row].best == target;
-            score->tokens++;
-            score->reached += p >= piece->reached_from;
+            if (work->credit_count == MOST_CREDITS) FL_TRY(settle_credits(work, log_sum_exp, best, error));
+            work->credits[work->credit_count++] = (score_credit){.score = &work->scores[sequence->index],
+                                                                 .row = place - first,
+                                                                 .target = token_at(sequence, p + 1),
+                                                                 .reached = p >= piece->reached_from};
         }
     }
+    return FL_OK;
 }
 
 /* Puts the wanted rows of the pass through the head, HEAD_ROWS at a time. */
-static void score_pass(score_work *work) {
+static fl_status score_pass(score_work *work, fl_error *error) {
     const size_t width = work->network->model->config.model_dim;
+    double log_sum_exp[HEAD_ROWS];
+    int32_t best[HEAD_ROWS];
     for (size_t first = 0; first < work->wanted_count; first += HEAD_ROWS) {
         const size_t left = work->wanted_count - first, rows = left < HEAD_ROWS ? left : HEAD_ROWS;
-        fl_network_logits(work->network, rows, work->hidden + first * width, work->logits);
-        fl_threads_for(work->network->compute->threads, rows, normalise_row, work);
-        for (size_t k = 0; k < work->piece_count; k++) credit_rows(work, &work->pieces[k], first, rows);
+        fl_network_logits(work->network, rows, work->hidden + first * width, fl_array_host(work->logits));
+        FL_TRY(normalise_rows(work, rows, log_sum_exp, best, error));
+        for (size_t k = 0; k < work->piece_count; k++)
+            FL_TRY(credit_rows(work, &work->pieces[k], first, rows, log_sum_exp, best, error));
+        FL_TRY(settle_credits(work, log_sum_exp, best, error));
     }
     work->piece_count = 0;
+    return FL_OK;
 }
 
 /* Once the state is being written, every step writes one token: so the first step that did is known. */
@@ -264,7 +318,7 @@ static fl_status read_shared(score_work *work, fl_session *session, size_t lo, s
         FL_TRY(fl_session_forward_rows(session, work->ids, tokens, work->wanted, work->wanted_count,
                                        work->hidden, error));
         set_reached(&work->pieces[0], fl_session_tokens_written(session));
-        score_pass(work);
+        FL_TRY(score_pass(work, error));
         start += tokens;
     }
     return FL_OK;
@@ -284,8 +338,7 @@ static fl_status read_branches(score_work *work, fl_session *session, fl_error *
                                           .written = written};
     FL_TRY(fl_session_forward_branches(session, &branches, error));
     for (size_t k = 0; k < work->piece_count; k++) set_reached(&work->pieces[k], written[k]);
-    score_pass(work);
-    return FL_OK;
+    return score_pass(work, error);
 }
 
 static fl_status take_session(score_work *work, const fl_session *source, fl_session **out, fl_error *error) {
@@ -443,25 +496,35 @@ static fl_status run_alone(score_work *work, fl_error *error) {
 
 static fl_status allocate_work(score_work *work, fl_error *error) {
     const fl_model_config *config = &work->network->model->config;
+    fl_compute *compute = work->network->compute;
+    const fl_compute_ops *ops = compute->ops;
     FL_TRY(FL_ALLOCATE(&work->ids, SEGMENT_TOKENS, error));
-    FL_TRY(
-        fl_compute_floats(work->network->compute, SEGMENT_TOKENS * config->model_dim, &work->hidden, error));
-    FL_TRY(fl_compute_floats(work->network->compute, HEAD_ROWS * config->vocabulary, &work->logits, error));
-    FL_TRY(FL_ALLOCATE(&work->rows, HEAD_ROWS, error));
+    FL_TRY(fl_compute_floats(compute, SEGMENT_TOKENS * config->model_dim, &work->hidden, error));
+    FL_TRY(ops->allocate(compute, HEAD_ROWS * config->vocabulary, FL_FLOAT32, &work->logits, error));
+    FL_TRY(ops->allocate(compute, HEAD_ROWS, FL_FLOAT64, &work->log_sum_exp, error));
+    FL_TRY(ops->allocate(compute, HEAD_ROWS, FL_INT32, &work->best, error));
+    FL_TRY(ops->allocate(compute, MOST_CREDITS, FL_INT32, &work->places, error));
+    FL_TRY(ops->allocate(compute, MOST_CREDITS, FL_FLOAT32, &work->target_logits, error));
+    FL_TRY(FL_ALLOCATE(&work->credits, MOST_CREDITS, error));
     FL_TRY(FL_ALLOCATE(&work->pieces, MOST_PIECES, error));
     FL_TRY(FL_ALLOCATE(&work->place_of, SEGMENT_TOKENS, error));
     return FL_ALLOCATE(&work->wanted, SEGMENT_TOKENS, error);
 }
 
 static void release_work(score_work *work) {
+    fl_compute *compute = work->network->compute;
     while (work->frame_count > 0) fl_session_destroy(work->frames[--work->frame_count].session);
     while (work->spare_count > 0) fl_session_destroy(work->spare[--work->spare_count]);
     fl_memory_free(work->frames);
     fl_memory_free(work->spare);
     fl_memory_free(work->ids);
-    fl_compute_release(work->network->compute, work->hidden);
-    fl_compute_release(work->network->compute, work->logits);
-    fl_memory_free(work->rows);
+    fl_compute_release(compute, work->hidden);
+    compute->ops->release(compute, work->logits);
+    compute->ops->release(compute, work->log_sum_exp);
+    compute->ops->release(compute, work->best);
+    compute->ops->release(compute, work->places);
+    compute->ops->release(compute, work->target_logits);
+    fl_memory_free(work->credits);
     fl_memory_free(work->pieces);
     fl_memory_free(work->place_of);
     fl_memory_free(work->wanted);

@@ -20,7 +20,7 @@
 #include "harness/base/progress.h"
 #include "harness/base/status.h"
 #include "harness/engine/network.h"
-#include "harness/compute/log_softmax.h"
+#include "harness/compute/logits.h"
 
 /* Borrowed ids. At least one context token and one continuation token. */
 typedef struct fl_score_request {

@@ -9,7 +9,7 @@
 #include "harness/base/status.h"
 #include "harness/config/node.h"
 #include "harness/config/options.h"
-#include "harness/compute/log_softmax.h"
+#include "harness/compute/logits.h"
 #include "harness/eval/task_table.h"
 #include "harness/eval/windows.h"
 

@@ -5,10 +5,6 @@
 
 #include "harness/base/memory.h"
 
-/* LAPACK's symmetric eigenvalue routine, part of OpenBLAS. */
-extern void dsyev_(const char *job, const char *triangle, const int *n, double *a, const int *stride,
-                   double *eigenvalues, double *work, const int *work_count, int *info);
-
 const double fl_gate_quantile_levels[FL_GATE_QUANTILES] = {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0};
 
 enum { HISTOGRAM_BINS = 8002 };             /* the first and last hold everything beyond */
@@ -17,25 +13,29 @@ static const double histogram_step = 0.005;
 static const uint32_t never = UINT32_MAX;
 
 struct fl_branch_log {
+    fl_compute *compute; /* borrowed */
     const fl_mechanism *mechanism;
     size_t layers, heads, kv_heads, positions, gate_width;
     bool log_gate, has_gate, has_beta, has_cache;
     uint32_t *gate_counts, *beta_counts; /* [L][H][bins] */
-    double *rank;                        /* [L][H] sums */
+    fl_array ranks_made;                 /* [L][H] float64: of one sequence, 0 without a state */
+    double *ranks, *rank;                /* [L][H]: the same on the host; sums */
     size_t sequences;
     uint32_t *written_at; /* [L][Hkv][P] step of this sequence, or never */
     double *kept, *lifetime,
-        *left;          /* [L][Hkv][P] sums; left: sequences in which that token left the window */
-    float *gate, *beta; /* [block][H][width], [block][H] */
-    int32_t *written;   /* [Hkv][block] */
+        *left;                     /* [L][Hkv][P] sums; left: sequences in which that token left the window */
+    fl_array gate_made, beta_made; /* [block][H][width], [block][H] */
+    float *gate, *beta;            /* the same on the host */
+    int32_t *written;              /* [Hkv][block] */
 };
 
-fl_status fl_branch_log_create(const fl_mechanism *mechanism, size_t positions, size_t block,
-                               fl_branch_log **out, fl_error *error) {
+fl_status fl_branch_log_create(fl_compute *compute, const fl_mechanism *mechanism, size_t positions,
+                               size_t block, fl_branch_log **out, fl_error *error) {
     const fl_rule *rule = mechanism->variant->rule;
     fl_branch_log *log = NULL;
     *out = NULL;
     FL_TRY(FL_ALLOCATE(&log, 1, error));
+    log->compute = compute;
     log->mechanism = mechanism;
     log->layers = mechanism->layers;
     log->heads = mechanism->shape.query_heads;
@@ -50,11 +50,15 @@ fl_status fl_branch_log_create(const fl_mechanism *mechanism, size_t positions, 
     fl_status status = FL_OK;
     if (log->has_gate) {
         FL_TRY_DONE(status, FL_ALLOCATE(&log->gate_counts, rows * HISTOGRAM_BINS, error));
-        FL_TRY_DONE(status, FL_ALLOCATE(&log->gate, block * log->heads * log->gate_width, error));
+        const size_t gates = block * log->heads * log->gate_width;
+        FL_TRY_DONE(status, FL_ALLOCATE(&log->gate, gates, error));
+        FL_TRY_DONE(status, compute->ops->allocate(compute, gates, FL_FLOAT32, &log->gate_made, error));
     }
     if (log->has_beta) {
         FL_TRY_DONE(status, FL_ALLOCATE(&log->beta_counts, rows * HISTOGRAM_BINS, error));
         FL_TRY_DONE(status, FL_ALLOCATE(&log->beta, block * log->heads, error));
+        FL_TRY_DONE(status,
+                    compute->ops->allocate(compute, block * log->heads, FL_FLOAT32, &log->beta_made, error));
     }
     if (log->has_cache) {
         FL_TRY_DONE(status, FL_ALLOCATE(&log->written_at, routed, error));
@@ -63,6 +67,8 @@ fl_status fl_branch_log_create(const fl_mechanism *mechanism, size_t positions, 
         FL_TRY_DONE(status, FL_ALLOCATE(&log->left, routed, error));
         FL_TRY_DONE(status, FL_ALLOCATE(&log->written, block * log->kv_heads, error));
     }
+    FL_TRY_DONE(status, compute->ops->allocate(compute, rows, FL_FLOAT64, &log->ranks_made, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&log->ranks, rows, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&log->rank, rows, error));
     *out = log;
     return FL_OK;
@@ -75,6 +81,10 @@ void fl_branch_log_destroy(fl_branch_log *log) {
     if (log == NULL) return;
     fl_memory_free(log->gate_counts);
     fl_memory_free(log->beta_counts);
+    log->compute->ops->release(log->compute, log->ranks_made);
+    log->compute->ops->release(log->compute, log->gate_made);
+    log->compute->ops->release(log->compute, log->beta_made);
+    fl_memory_free(log->ranks);
     fl_memory_free(log->rank);
     fl_memory_free(log->written_at);
     fl_memory_free(log->kept);
@@ -92,8 +102,8 @@ void fl_branch_log_start_sequence(fl_branch_log *log) {
 }
 
 void fl_branch_log_attach(fl_branch_log *log, fl_mixer_call *call) {
-    call->gate = log->gate;
-    call->beta = log->beta;
+    call->gate = fl_array_host(log->gate_made);
+    call->beta = fl_array_host(log->beta_made);
     call->written = log->written;
 }
 
@@ -121,85 +131,46 @@ static void take_written(fl_branch_log *log, size_t layer, const fl_mixer_call *
     }
 }
 
-void fl_branch_log_take(fl_branch_log *log, size_t layer, const fl_mixer_call *call, size_t first) {
+static fl_status bring_gates(fl_branch_log *log, size_t rows, fl_error *error) {
+    const fl_compute_ops *ops = log->compute->ops;
+    if (log->has_gate)
+        FL_TRY(ops->download(log->compute, log->gate, log->gate_made, rows * log->gate_width, error));
+    if (log->has_beta) FL_TRY(ops->download(log->compute, log->beta, log->beta_made, rows, error));
+    return FL_OK;
+}
+
+fl_status fl_branch_log_take(fl_branch_log *log, size_t layer, const fl_mixer_call *call, size_t first,
+                             fl_error *error) {
     size_t width = log->gate_width;
+    FL_TRY(bring_gates(log, call->tokens * log->heads, error));
     for (size_t t = 0; t < call->tokens; t++) {
         for (size_t h = 0; h < log->heads; h++) {
             size_t row = (layer * log->heads + h) * HISTOGRAM_BINS, at = t * log->heads + h;
             for (size_t c = 0; log->has_gate && c < width; c++) {
-                count_value(log->gate_counts + row, (double)call->gate[at * width + c], log->log_gate);
+                count_value(log->gate_counts + row, (double)log->gate[at * width + c], log->log_gate);
             }
-            if (log->has_beta) count_value(log->beta_counts + row, (double)call->beta[at], false);
+            if (log->has_beta) count_value(log->beta_counts + row, (double)log->beta[at], false);
         }
     }
     if (log->has_cache) take_written(log, layer, call, first);
+    return FL_OK;
 }
 
-double fl_effective_rank(size_t value_dim, size_t key_dim, const float *state, double *workspace) {
-    double *gram = workspace, *eigenvalues = gram + value_dim * value_dim, *work = eigenvalues + value_dim;
-    for (size_t i = 0; i < value_dim; i++) {
-        for (size_t j = 0; j <= i; j++) {
-            double sum = 0.0;
-            for (size_t c = 0; c < key_dim; c++) {
-                sum += (double)state[i * key_dim + c] * (double)state[j * key_dim + c];
-            }
-            if (!isfinite(sum)) return NAN;
-            gram[i * value_dim + j] = gram[j * value_dim + i] = sum;
-        }
-    }
-    int n = (int)value_dim, room = 4 * (int)value_dim, info = 0;
-    dsyev_("N", "U", &n, gram, &n, eigenvalues, work, &room, &info);
-    if (info != 0) return NAN;
-    double total = 0.0, entropy = 0.0;
-    for (size_t i = 0; i < value_dim; i++) total += sqrt(fmax(eigenvalues[i], 0.0));
-    if (total == 0.0) return 0.0;
-    for (size_t i = 0; i < value_dim; i++) {
-        double share = sqrt(fmax(eigenvalues[i], 0.0)) / total;
-        if (share > 0.0) entropy -= share * log(share);
-    }
-    return exp(entropy);
-}
-
-typedef struct {
-    fl_branch_log *log;
-    fl_mixer *const *mixers;
-    double **workspace; /* one a worker */
-} fl_rank_work;
-
-static void rank_of_layer(void *context, size_t layer, size_t worker) {
-    const fl_rank_work *work = context;
-    size_t value_dim = 0, key_dim = 0;
-    if (work->mixers[layer] == NULL) return;
-    const float *state = fl_mixer_state(work->mixers[layer], &value_dim, &key_dim);
-    for (size_t h = 0; state != NULL && h < work->log->heads; h++) {
-        work->log->rank[layer * work->log->heads + h] +=
-            fl_effective_rank(value_dim, key_dim, state + h * value_dim * key_dim, work->workspace[worker]);
-    }
-}
-
-static size_t largest_value_dim(const fl_branch_log *log, fl_mixer *const *mixers) {
-    size_t largest = 1, value_dim = 0, key_dim = 0;
+/* One download for all layers, which is why the ranks are kept apart by layer. */
+static fl_status add_ranks(fl_branch_log *log, fl_mixer *const *mixers, fl_error *error) {
+    fl_compute *compute = log->compute;
+    const size_t heads = log->heads;
+    compute->ops->fill(compute, log->ranks_made, log->layers * heads, 0.0);
     for (size_t l = 0; l < log->layers; l++) {
-        if (mixers[l] == NULL || fl_mixer_state(mixers[l], &value_dim, &key_dim) == NULL) continue;
-        if (value_dim > largest) largest = value_dim;
+        size_t value_dim = 0, key_dim = 0;
+        const float *state = mixers[l] != NULL ? fl_mixer_state(mixers[l], &value_dim, &key_dim) : NULL;
+        if (state == NULL) continue;
+        FL_TRY(compute->ops->effective_rank(compute, heads, value_dim, key_dim, state,
+                                            fl_array_from(log->ranks_made, l * heads), error));
     }
-    return largest;
-}
-
-static fl_status add_ranks(fl_branch_log *log, fl_threads *threads, fl_mixer *const *mixers,
-                           fl_error *error) {
-    size_t workers = fl_threads_count(threads), rows = largest_value_dim(log, mixers);
-    double **workspace = NULL;
-    FL_TRY(FL_ALLOCATE(&workspace, workers, error));
-    fl_status status = FL_OK;
-    for (size_t w = 0; w < workers && status == FL_OK; w++) {
-        status = FL_ALLOCATE(&workspace[w], rows * rows + 5 * rows, error);
-    }
-    fl_rank_work work = {log, mixers, workspace};
-    if (status == FL_OK) fl_threads_for(threads, log->layers, rank_of_layer, &work);
-    for (size_t w = 0; w < workers; w++) fl_memory_free(workspace[w]);
-    fl_memory_free(workspace);
-    return status;
+    FL_TRY(compute->ops->download(compute, log->ranks, log->ranks_made, log->layers * heads, error));
+    for (size_t i = 0; i < log->layers * heads; i++) log->rank[i] += log->ranks[i];
+    return FL_OK;
 }
 
 static void add_routing(fl_branch_log *log, size_t length) {
@@ -216,11 +187,11 @@ static void add_routing(fl_branch_log *log, size_t length) {
     }
 }
 
-fl_status fl_branch_log_end_sequence(fl_branch_log *log, fl_threads *threads, fl_mixer *const *mixers,
-                                     size_t length, fl_error *error) {
+fl_status fl_branch_log_end_sequence(fl_branch_log *log, fl_mixer *const *mixers, size_t length,
+                                     fl_error *error) {
     log->sequences++;
     if (log->has_cache) add_routing(log, length);
-    return add_ranks(log, threads, mixers, error);
+    return add_ranks(log, mixers, error);
 }
 
 static double quantile(const uint32_t *counts, double level) {

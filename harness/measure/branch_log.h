@@ -16,24 +16,20 @@
 typedef struct fl_branch_log fl_branch_log;
 
 /* positions: of the longest sequence; block: the most tokens of one call. */
-fl_status fl_branch_log_create(const fl_mechanism *mechanism, size_t positions, size_t block, fl_branch_log **out,
-                               fl_error *error);
+fl_status fl_branch_log_create(fl_compute *compute, const fl_mechanism *mechanism, size_t positions, size_t block,
+                               fl_branch_log **out, fl_error *error);
 void fl_branch_log_destroy(fl_branch_log *log);
 
 void fl_branch_log_start_sequence(fl_branch_log *log);
 /* Points the call's optional outputs at this log's buffers ... */
 void fl_branch_log_attach(fl_branch_log *log, fl_mixer_call *call);
 /* ... and takes what the mixer left there; first: position of the call's first token. */
-void fl_branch_log_take(fl_branch_log *log, size_t layer, const fl_mixer_call *call, size_t first);
+fl_status fl_branch_log_take(fl_branch_log *log, size_t layer, const fl_mixer_call *call, size_t first,
+                             fl_error *error);
 /* mixers [L] at the end of a sequence of that length. */
-fl_status fl_branch_log_end_sequence(fl_branch_log *log, fl_threads *threads, fl_mixer *const *mixers, size_t length,
-                                     fl_error *error);
+fl_status fl_branch_log_end_sequence(fl_branch_log *log, fl_mixer *const *mixers, size_t length, fl_error *error);
 
 /* Fills the result's arrays; those of parts that the variant lacks are released and set to NULL. */
 void fl_branch_log_finish(const fl_branch_log *log, fl_text_result *result);
-
-/* exp(entropy) of the singular values of state [value_dim][key_dim]; 0 for a zero state, NaN when not finite. workspace has
- * room for value_dim * value_dim + 5 * value_dim doubles. */
-double fl_effective_rank(size_t value_dim, size_t key_dim, const float *state, double *workspace);
 
 #endif

@@ -8,16 +8,17 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
-#include "harness/base/threads.h"
+#include "harness/compute/compute.h"
 
 typedef struct fl_key_geometry fl_key_geometry; /* one sequence of one layer */
 
-fl_status fl_key_geometry_create(size_t kv_heads, size_t head_dim, fl_key_geometry **out, fl_error *error);
+fl_status fl_key_geometry_create(fl_compute *compute, size_t kv_heads, size_t head_dim, fl_key_geometry **out,
+                                 fl_error *error);
 void fl_key_geometry_destroy(fl_key_geometry *geometry);
 void fl_key_geometry_reset(fl_key_geometry *geometry); /* a new sequence */
 
-/* Appends key [T][Hkv][D]. concentration and residual: entry [head * stride + t] gets C and R of that token added. */
-void fl_key_geometry_append(fl_key_geometry *geometry, fl_threads *threads, size_t tokens, const float *key,
-                            size_t stride, double *concentration, double *residual);
+/* Appends key [T][Hkv][D]. concentration and residual [Hkv][T] float64: C and R of each of these tokens. */
+void fl_key_geometry_append(fl_key_geometry *geometry, size_t tokens, const float *key, fl_array concentration,
+                            fl_array residual);
 
 #endif

@@ -9,26 +9,37 @@
 
 #include "harness/base/status.h"
 #include "harness/engine/network.h"
-#include "harness/measure/statistics.h"
+
+/* What one model's rows say, on the host. [rows] each. */
+typedef struct fl_logit_figures {
+    double *log_sum_exp;   /* NaN or infinite: the row holds NaN or +infinity */
+    int32_t *largest;      /* index of the largest logit, the lowest among equals; meaningless where log_sum_exp is not finite */
+    double *cross_entropy; /* -log probability of the row's target */
+} fl_logit_figures;
 
 typedef struct fl_logit_scorer {
     const fl_network *network; /* borrowed */
     size_t rows;               /* the most rows of one call */
-    float *reference_logits, *logits; /* [rows][V] */
-    double *probabilities;            /* [rows][V] of the reference */
-    fl_logit_row *reference_row, *row; /* [rows] */
-    double *divergence;                /* [rows] KL(reference || row), nats */
+    fl_logit_figures reference, compared;
+    double *divergence;        /* [rows] KL(reference || compared), nats */
+    int32_t *target_places;    /* [rows] of the targets in the logits as one array */
+    float *target_logits;      /* [rows] */
+    fl_array places;           /* [rows] int32 */
+    fl_array of_targets;       /* [rows] float32 */
+    fl_array reference_logits, logits; /* [rows][V] float32 */
+    fl_array probabilities;            /* [rows][V] float64, of the reference */
+    fl_array reference_log_sum_exp, log_sum_exp, made_divergence; /* [rows] float64 */
+    fl_array best;                                                /* [rows] int32 */
 } fl_logit_scorer;
 
 fl_status fl_logit_scorer_create(const fl_network *network, fl_logit_scorer *out, fl_error *error);
 void fl_logit_scorer_release(fl_logit_scorer *scorer);
 
-/* hidden [rows][E] after the final norm. The first fills reference_*, the second logits, row and divergence. */
-void fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, const float *hidden);
-void fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, const float *hidden);
-
-/* -log probability of `target` in a row of logits. */
-double fl_logit_scorer_cross_entropy(const fl_logit_scorer *scorer, const float *logits, const fl_logit_row *rows,
-                                     size_t row, int32_t target);
+/* hidden [rows][E] after the final norm; targets: the token after row i for i < scored, the rows that have one. The first fills
+ * `reference`, the second `compared` and `divergence`. */
+fl_status fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, const float *hidden, const int32_t *targets,
+                                    size_t scored, fl_error *error);
+fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, const float *hidden, const int32_t *targets,
+                                  size_t scored, fl_error *error);
 
 #endif

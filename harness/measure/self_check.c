@@ -8,7 +8,7 @@
 #include "attn_variants/mixer.h"
 #include "harness/base/memory.h"
 #include "harness/engine/session.h"
-#include "harness/measure/statistics.h"
+#include "harness/measure/moments.h"
 
 enum { RECENCY_TOKENS = 8, SPARE_TOKENS = 130, MOST_TOKENS = 1024 };
 

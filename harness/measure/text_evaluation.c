@@ -13,8 +13,8 @@
 #include "harness/engine/session.h"
 #include "harness/measure/branch_log.h"
 #include "harness/measure/diagnostics.h"
-#include "harness/measure/errors.h"
 #include "harness/measure/logit_scorer.h"
+#include "harness/measure/row_figures.h"
 #include "harness/measure/text_result.h"
 #include "harness/measure/trends.h"
 
@@ -40,7 +40,8 @@ typedef struct {
     size_t layers, heads, model_dim, mix_dim, positions;
     fl_session *frozen;
     fl_key_geometry **geometry;              /* [L] or NULL */
-    double *concentration, *residual_signal; /* [Hkv][block]: C and R of one layer and block */
+    fl_array geometry_made;                  /* [2][Hkv][block] float64: C and R of one layer and block */
+    double *concentration, *residual_signal; /* the same on the host */
     fl_trend_signals trends;                 /* room 0 when not wanted */
     fl_text_totals totals;
     size_t sequence; /* the one at hand */
@@ -51,69 +52,91 @@ typedef struct {
     float *mix, *projected;      /* [block][H][D], [block][E]: of one mechanism */
     float *attention, *residual; /* [L][block][E]: the frozen model's */
     float *hidden;               /* [block][E]: the frozen model's */
-    float *state_norm;           /* [H][block] */
-    fl_row_error *errors;        /* [block][H] */
-    fl_block adapted;            /* q, k, v of a layer with adapters, on the frozen model's inputs */
+    fl_array state_norm;         /* [H][block] */
+    float *state_norm_brought;
+    fl_array not_finite; /* [1] int32 */
+    fl_row_figures rows; /* [block][H] */
+    fl_block adapted;    /* q, k, v of a layer with adapters, on the frozen model's inputs */
     fl_rope rope;
-    fl_moments *moments; /* [block][H] */
     fl_logit_scorer scorer;
     double seconds_measuring; /* spent inside the frozen model's observer */
 } fl_evaluation;
 
-/* The first number that is not finite in x [T][rows of width each] names the place, once a run. */
-static void note_divergence(fl_text_result *result, const char *stage, size_t layer, size_t first,
-                            size_t tokens, size_t rows, size_t width, const float *x) {
-    if (result->diverged) return;
-    size_t at = fl_first_not_finite(x, tokens * rows * width);
-    if (at == tokens * rows * width) return;
+/* Numbers of a layer: x [T][rows of width each]. */
+typedef struct {
+    const char *stage;
+    size_t rows, width;
+    const float *x;
+} fl_watched;
+
+/* The first number that is not finite names the place, once a run. */
+static fl_status note_divergence(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view,
+                                 fl_watched watched, fl_error *error) {
+    fl_compute *compute = evaluation->network->compute;
+    const size_t rows = watched.rows, width = watched.width, count = view->tokens * rows * width;
+    int32_t found = 0;
+    if (result->diverged) return FL_OK;
+    compute->ops->first_not_finite(compute, count, watched.x, evaluation->not_finite);
+    FL_TRY(compute->ops->download(compute, &found, evaluation->not_finite, 1, error));
+    const size_t at = (size_t)found;
+    if (at == count) return FL_OK;
     result->diverged = true;
-    size_t position = first + at / (rows * width);
+    const size_t position = view->first_position + at / (rows * width);
     if (rows > 1) {
         snprintf(result->diverged_at, sizeof result->diverged_at, "%s, layer %zu, head %zu, position %zu",
-                 stage, layer, at / width % rows, position);
+                 watched.stage, view->layer, at / width % rows, position);
     } else {
-        snprintf(result->diverged_at, sizeof result->diverged_at, "%s, layer %zu, position %zu", stage, layer,
-                 position);
+        snprintf(result->diverged_at, sizeof result->diverged_at, "%s, layer %zu, position %zu",
+                 watched.stage, view->layer, position);
     }
+    return FL_OK;
 }
 
-/* sums [T] += squared errors of `rows` rows a token; returns their total. With cosine, adds the cosines
- * there. */
-static double add_errors(fl_evaluation *evaluation, size_t tokens, const float *reference, const float *other,
-                         double *sums, double *cosine) {
-    fl_row_errors(evaluation->network->compute->threads, tokens, evaluation->model_dim, reference, other,
-                  evaluation->errors);
-    double total = 0.0;
+/* sums [T] += squared errors of a row a token; *total is their sum. With cosine, adds the cosines there. */
+static fl_status add_errors(fl_evaluation *evaluation, size_t tokens, const float *reference,
+                            const float *other, double *sums, double *total, double *cosine,
+                            fl_error *error) {
+    fl_row_errors errors;
+    FL_TRY(fl_row_figures_errors(&evaluation->rows, tokens, evaluation->model_dim, reference, other, &errors,
+                                 error));
+    *total = 0.0;
     for (size_t t = 0; t < tokens; t++) {
-        sums[t] += evaluation->errors[t].squared;
-        total += evaluation->errors[t].squared;
-        if (cosine != NULL) *cosine += evaluation->errors[t].cosine;
+        sums[t] += errors.squared[t];
+        *total += errors.squared[t];
+        if (cosine != NULL) *cosine += errors.cosine[t];
     }
-    return total;
+    return FL_OK;
 }
 
-static void add_head_errors(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view,
-                            float *trend_errors) {
+static fl_status add_head_errors(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view,
+                                 float *trend_errors, fl_error *error) {
     size_t heads = evaluation->heads, positions = evaluation->positions;
-    fl_row_errors(evaluation->network->compute->threads, view->tokens * heads, result->head_dim, view->mix,
-                  evaluation->mix, evaluation->errors);
+    fl_row_errors errors;
+    FL_TRY(fl_row_figures_errors(&evaluation->rows, view->tokens * heads, result->head_dim, view->mix,
+                                 evaluation->mix, &errors, error));
     for (size_t t = 0; t < view->tokens; t++) {
         for (size_t h = 0; h < heads; h++) {
             size_t at = (view->layer * heads + h) * positions + view->first_position + t;
-            result->head_position_mse[at] += evaluation->errors[t * heads + h].squared;
+            result->head_position_mse[at] += errors.squared[t * heads + h];
         }
     }
-    if (trend_errors == NULL) return;
-    fl_trend_errors_append(&evaluation->trends, view->layer, view->tokens, evaluation->errors, trend_errors);
+    if (trend_errors == NULL) return FL_OK;
+    fl_trend_errors_append(&evaluation->trends, view->layer, view->tokens, errors.squared, trend_errors);
+    return FL_OK;
 }
 
-static void add_state_norms(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view) {
+static fl_status add_state_norms(fl_evaluation *evaluation, fl_text_result *result, const fl_layer_view *view,
+                                 fl_error *error) {
+    fl_compute *compute = evaluation->network->compute;
+    FL_TRY(compute->ops->download(compute, evaluation->state_norm_brought, evaluation->state_norm,
+                                  evaluation->heads * view->tokens, error));
     for (size_t h = 0; h < evaluation->heads; h++) {
         size_t at = (view->layer * evaluation->heads + h) * evaluation->positions + view->first_position;
         for (size_t t = 0; t < view->tokens; t++) {
-            result->state_norm[at + t] += (double)evaluation->state_norm[h * view->tokens + t];
+            result->state_norm[at + t] += (double)evaluation->state_norm_brought[h * view->tokens + t];
         }
     }
+    return FL_OK;
 }
 
 /* Place of a layer in arrays [S][L]. */
@@ -153,70 +176,89 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
         .value = view->value,
         .input = view->attention_input,
         .output = evaluation->mix,
-        .state_norm = options->diagnostics ? evaluation->state_norm : NULL,
+        .state_norm = options->diagnostics ? fl_array_host(evaluation->state_norm) : NULL,
         .exact = run->exact,
     };
     const fl_adapter adapter = fl_adapter_of(run->mechanism, view->layer);
     FL_TRY(adapt_inputs(evaluation, &adapter, view, &call, error));
+    fl_compute *compute = evaluation->network->compute;
     if (options->diagnostics)
-        memset(evaluation->state_norm, 0, evaluation->heads * view->tokens * sizeof(float));
+        compute->ops->fill(compute, evaluation->state_norm, evaluation->heads * view->tokens, 0.0);
     if (run->log != NULL) fl_branch_log_attach(run->log, &call);
     FL_TRY(fl_mixer_forward(mixer, &call, error));
-    if (run->log != NULL) fl_branch_log_take(run->log, view->layer, &call, view->first_position);
-    note_divergence(result, "teacher forced", view->layer, view->first_position, view->tokens,
-                    evaluation->heads, result->head_dim, evaluation->mix);
-    if (options->diagnostics) add_state_norms(evaluation, result, view);
+    if (run->log != NULL)
+        FL_TRY(fl_branch_log_take(run->log, view->layer, &call, view->first_position, error));
+    const fl_watched mix = {"teacher forced", evaluation->heads, result->head_dim, evaluation->mix};
+    FL_TRY(note_divergence(evaluation, result, view, mix, error));
+    if (options->diagnostics) FL_TRY(add_state_norms(evaluation, result, view, error));
     if (!options->teacher_forced) return FL_OK;
-    add_head_errors(evaluation, result, view, run->trend_errors);
+    FL_TRY(add_head_errors(evaluation, result, view, run->trend_errors, error));
     fl_session_output_projection(evaluation->network, view->layer, view->tokens, evaluation->mix,
                                  evaluation->projected);
     if (adapter.rank > 0) {
-        fl_adapter_forward(evaluation->network->compute, &adapter, FL_LORA_OUTPUT, view->tokens,
-                           evaluation->mix, evaluation->adapted.low, evaluation->projected);
+        fl_adapter_forward(compute, &adapter, FL_LORA_OUTPUT, view->tokens, evaluation->mix,
+                           evaluation->adapted.low, evaluation->projected);
     }
     double *positions = &result->position_nmse[view->layer * evaluation->positions + view->first_position];
-    const double squared = add_errors(evaluation, view->tokens, view->attention_output, evaluation->projected,
-                                      positions, &result->cosine[view->layer]);
+    double squared = 0.0;
+    FL_TRY(add_errors(evaluation, view->tokens, view->attention_output, evaluation->projected, positions,
+                      &squared, &result->cosine[view->layer], error));
     result->mse[view->layer] += squared;
     result->sequence_squared_error[in_sequence(evaluation, view->layer)] += squared;
     return FL_OK;
 }
 
-static void add_moments(fl_evaluation *evaluation, size_t rows, size_t columns, const float *x,
-                        size_t targets, fl_moments *target) {
-    fl_row_moments(evaluation->network->compute->threads, rows, columns, x, evaluation->moments);
-    for (size_t row = 0; row < rows; row++) fl_moments_add(&target[row % targets], &evaluation->moments[row]);
+/* Of the heads of each token, a row each: [H] targets. */
+static fl_status add_head_moments(fl_evaluation *evaluation, const fl_layer_view *view, fl_moments *of_head,
+                                  fl_error *error) {
+    const size_t heads = evaluation->heads, width = evaluation->mix_dim / heads;
+    fl_row_moments moments;
+    FL_TRY(
+        fl_row_figures_moments(&evaluation->rows, view->tokens * heads, width, view->mix, &moments, error));
+    for (size_t row = 0; row < view->tokens * heads; row++) {
+        fl_moments_add(&of_head[row % heads], (double)width, moments.sum[row], moments.sum_squares[row]);
+    }
+    return FL_OK;
 }
 
 /* Of whole rows [tokens][E], in all and of the sequence. */
-static void add_output_moments(fl_evaluation *evaluation, size_t tokens, const float *x, fl_moments *all,
-                               fl_moments *of_sequence) {
-    add_moments(evaluation, tokens, evaluation->model_dim, x, 1, all);
-    for (size_t row = 0; row < tokens; row++) fl_moments_add(of_sequence, &evaluation->moments[row]);
+static fl_status add_output_moments(fl_evaluation *evaluation, size_t tokens, const float *x, fl_moments *all,
+                                    fl_moments *of_sequence, fl_error *error) {
+    const size_t width = evaluation->model_dim;
+    fl_row_moments moments;
+    FL_TRY(fl_row_figures_moments(&evaluation->rows, tokens, width, x, &moments, error));
+    for (size_t row = 0; row < tokens; row++) {
+        fl_moments_add(all, (double)width, moments.sum[row], moments.sum_squares[row]);
+        fl_moments_add(of_sequence, (double)width, moments.sum[row], moments.sum_squares[row]);
+    }
+    return FL_OK;
 }
 
-static void keep_frozen(fl_evaluation *evaluation, const fl_layer_view *view) {
+static fl_status keep_frozen(fl_evaluation *evaluation, const fl_layer_view *view, fl_error *error) {
     fl_text_totals *totals = &evaluation->totals;
-    size_t width = evaluation->model_dim, heads = evaluation->heads;
+    const size_t width = evaluation->model_dim;
     const size_t layer = view->layer, at_sequence = in_sequence(evaluation, layer);
-    add_output_moments(evaluation, view->tokens, view->attention_output, &totals->attention[layer],
-                       &totals->sequence_attention[at_sequence]);
-    add_moments(evaluation, view->tokens * heads, evaluation->mix_dim / heads, view->mix, heads,
-                &totals->head[view->layer * heads]);
-    if (!evaluation->options->propagated) return;
-    add_output_moments(evaluation, view->tokens, view->residual, &totals->residual[layer],
-                       &totals->sequence_residual[at_sequence]);
-    size_t at = view->layer * evaluation->block * width, bytes = view->tokens * width * sizeof(float);
-    memcpy(evaluation->attention + at, view->attention_output, bytes);
-    memcpy(evaluation->residual + at, view->residual, bytes);
+    FL_TRY(add_output_moments(evaluation, view->tokens, view->attention_output, &totals->attention[layer],
+                              &totals->sequence_attention[at_sequence], error));
+    FL_TRY(add_head_moments(evaluation, view, &totals->head[layer * evaluation->heads], error));
+    if (!evaluation->options->propagated) return FL_OK;
+    FL_TRY(add_output_moments(evaluation, view->tokens, view->residual, &totals->residual[layer],
+                              &totals->sequence_residual[at_sequence], error));
+    const size_t at = layer * evaluation->block * width, numbers = view->tokens * width;
+    fl_compute *compute = evaluation->network->compute;
+    fl_compute_copy(compute, evaluation->attention + at, view->attention_output, numbers);
+    fl_compute_copy(compute, evaluation->residual + at, view->residual, numbers);
+    return FL_OK;
 }
 
-static void add_key_geometry(fl_evaluation *evaluation, const fl_layer_view *view) {
-    size_t heads = evaluation->network->shape.kv_heads, tokens = view->tokens;
-    memset(evaluation->concentration, 0, heads * tokens * sizeof(double));
-    memset(evaluation->residual_signal, 0, heads * tokens * sizeof(double));
-    fl_key_geometry_append(evaluation->geometry[view->layer], evaluation->network->compute->threads, tokens,
-                           view->key, tokens, evaluation->concentration, evaluation->residual_signal);
+static fl_status add_key_geometry(fl_evaluation *evaluation, const fl_layer_view *view, fl_error *error) {
+    fl_compute *compute = evaluation->network->compute;
+    const size_t heads = evaluation->network->shape.kv_heads, tokens = view->tokens, signals = heads * tokens;
+    const fl_array made = evaluation->geometry_made;
+    fl_key_geometry_append(evaluation->geometry[view->layer], tokens, view->key, made,
+                           fl_array_from(made, signals));
+    FL_TRY(compute->ops->download(compute, evaluation->concentration, made, 2 * signals, error));
+    evaluation->residual_signal = evaluation->concentration + signals;
     for (size_t n = 0; n < heads; n++) {
         size_t at = (view->layer * heads + n) * evaluation->positions + view->first_position;
         for (size_t t = 0; t < tokens; t++) {
@@ -224,14 +266,15 @@ static void add_key_geometry(fl_evaluation *evaluation, const fl_layer_view *vie
             evaluation->totals.projection_residual[at + t] += evaluation->residual_signal[n * tokens + t];
         }
     }
+    return FL_OK;
 }
 
 static fl_status observe_frozen(void *context, const fl_layer_view *view, fl_error *error) {
     fl_evaluation *evaluation = context;
     const fl_text_evaluation_options *options = evaluation->options;
     double start = fl_clock_seconds();
-    if (options->teacher_forced || options->propagated) keep_frozen(evaluation, view);
-    if (options->diagnostics) add_key_geometry(evaluation, view);
+    if (options->teacher_forced || options->propagated) FL_TRY(keep_frozen(evaluation, view, error));
+    if (options->diagnostics) FL_TRY(add_key_geometry(evaluation, view, error));
     fl_exact_shares_clear(&evaluation->shares);
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
@@ -254,20 +297,20 @@ typedef struct {
 } fl_propagated_context;
 
 static fl_status observe_propagated(void *context, const fl_layer_view *view, fl_error *error) {
-    (void)error;
     fl_evaluation *evaluation = ((fl_propagated_context *)context)->evaluation;
     fl_text_result *result = ((fl_propagated_context *)context)->run->result;
-    note_divergence(result, "propagated", view->layer, view->first_position, view->tokens, evaluation->heads,
-                    result->head_dim, view->mix);
-    note_divergence(result, "propagated residual", view->layer, view->first_position, view->tokens, 1,
-                    evaluation->model_dim, view->residual);
+    const fl_watched mix = {"propagated", evaluation->heads, result->head_dim, view->mix};
+    const fl_watched stream = {"propagated residual", 1, evaluation->model_dim, view->residual};
+    FL_TRY(note_divergence(evaluation, result, view, mix, error));
+    FL_TRY(note_divergence(evaluation, result, view, stream, error));
     if (!evaluation->options->propagated) return FL_OK;
     size_t at = view->layer * evaluation->positions + view->first_position;
     size_t frozen = view->layer * evaluation->block * evaluation->model_dim;
-    const double attention = add_errors(evaluation, view->tokens, evaluation->attention + frozen,
-                                        view->attention_output, &result->attention_position_nmse[at], NULL);
-    const double residual = add_errors(evaluation, view->tokens, evaluation->residual + frozen,
-                                       view->residual, &result->residual_position_nmse[at], NULL);
+    double attention = 0.0, residual = 0.0;
+    FL_TRY(add_errors(evaluation, view->tokens, evaluation->attention + frozen, view->attention_output,
+                      &result->attention_position_nmse[at], &attention, NULL, error));
+    FL_TRY(add_errors(evaluation, view->tokens, evaluation->residual + frozen, view->residual,
+                      &result->residual_position_nmse[at], &residual, NULL, error));
     const size_t at_sequence = in_sequence(evaluation, view->layer);
     result->attention_mse[view->layer] += attention;
     result->residual_mse[view->layer] += residual;
@@ -276,13 +319,10 @@ static fl_status observe_propagated(void *context, const fl_layer_view *view, fl
     return FL_OK;
 }
 
-/* ids: of the whole sequence; rows `first` .. `first + rows - 1` of it are in the scorer. */
-static void add_reference_scores(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
-                                 size_t rows) {
-    const fl_logit_scorer *scorer = &evaluation->scorer;
-    for (size_t row = 0; row < rows && first + row + 1 < length; row++) {
-        double loss = fl_logit_scorer_cross_entropy(scorer, scorer->reference_logits, scorer->reference_row,
-                                                    row, ids[first + row + 1]);
+/* Rows `first` .. of the sequence are in the scorer; `scored` of them have a token after them. */
+static void add_reference_scores(fl_evaluation *evaluation, size_t first, size_t scored) {
+    for (size_t row = 0; row < scored; row++) {
+        const double loss = evaluation->scorer.reference.cross_entropy[row];
         evaluation->totals.full_cross_entropy += loss;
         evaluation->totals.sequence_full_cross_entropy[evaluation->sequence] += loss;
         evaluation->totals.full_position_cross_entropy[first + row] += loss;
@@ -290,45 +330,50 @@ static void add_reference_scores(fl_evaluation *evaluation, const int32_t *ids, 
     }
 }
 
-static void add_scores(fl_evaluation *evaluation, fl_text_result *result, const int32_t *ids, size_t length,
-                       size_t first, size_t rows) {
+static void add_scores(fl_evaluation *evaluation, fl_text_result *result, size_t first, size_t rows,
+                       size_t scored) {
     const fl_logit_scorer *scorer = &evaluation->scorer;
+    const fl_logit_figures *reference = &scorer->reference, *compared = &scorer->compared;
     for (size_t row = 0; row < rows; row++) {
         result->kl += scorer->divergence[row];
         result->sequence_kl[evaluation->sequence] += scorer->divergence[row];
         result->position_kl[first + row] += scorer->divergence[row];
-        size_t largest = scorer->row[row].largest;
-        const bool agrees = largest != SIZE_MAX && largest == scorer->reference_row[row].largest;
+        const bool finite = isfinite(compared->log_sum_exp[row]);
+        const bool agrees = finite && isfinite(reference->log_sum_exp[row]) &&
+                            compared->largest[row] == reference->largest[row];
         result->agreement += agrees ? 1.0 : 0.0;
         result->sequence_agreement[evaluation->sequence] += agrees ? 1.0 : 0.0;
-        if (!result->diverged && !isfinite(scorer->row[row].log_sum_exp)) {
+        if (!result->diverged && !finite) {
             result->diverged = true;
             snprintf(result->diverged_at, sizeof result->diverged_at, "logits, position %zu", first + row);
         }
-        if (first + row + 1 >= length) continue;
-        double loss =
-            fl_logit_scorer_cross_entropy(scorer, scorer->logits, scorer->row, row, ids[first + row + 1]);
+        if (row >= scored) continue;
+        const double loss = compared->cross_entropy[row];
         result->cross_entropy += loss;
         result->sequence_cross_entropy[evaluation->sequence] += loss;
         result->position_cross_entropy[first + row] += loss;
     }
 }
 
-static void score_block(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
-                        size_t tokens) {
+static fl_status score_block(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
+                             size_t tokens, fl_error *error) {
     fl_logit_scorer *scorer = &evaluation->scorer;
     size_t width = evaluation->model_dim;
     for (size_t done = 0; done < tokens; done += scorer->rows) {
         size_t rows = tokens - done < scorer->rows ? tokens - done : scorer->rows;
-        fl_logit_scorer_reference(scorer, rows, evaluation->hidden + done * width);
-        add_reference_scores(evaluation, ids, length, first + done, rows);
+        const size_t at = first + done, scored = at + rows < length ? rows : length - 1 - at;
+        FL_TRY(fl_logit_scorer_reference(scorer, rows, evaluation->hidden + done * width, ids + at + 1,
+                                         scored, error));
+        add_reference_scores(evaluation, at, scored);
         for (size_t r = 0; r < evaluation->run_count; r++) {
             double start = fl_clock_seconds();
-            fl_logit_scorer_compare(scorer, rows, evaluation->runs[r].hidden + done * width);
-            add_scores(evaluation, evaluation->runs[r].result, ids, length, first + done, rows);
+            FL_TRY(fl_logit_scorer_compare(scorer, rows, evaluation->runs[r].hidden + done * width,
+                                           ids + at + 1, scored, error));
+            add_scores(evaluation, evaluation->runs[r].result, at, rows, scored);
             evaluation->runs[r].result->seconds_propagated += fl_clock_seconds() - start;
         }
     }
+    return FL_OK;
 }
 
 static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, size_t length, size_t first,
@@ -348,8 +393,8 @@ static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, s
         FL_TRY(fl_session_forward(run->session, ids + first, tokens, NULL, run->hidden, &observer, error));
         run->result->seconds_propagated += fl_clock_seconds() - start;
     }
-    if (evaluation->options->language_model) score_block(evaluation, ids, length, first, tokens);
-    return FL_OK;
+    return evaluation->options->language_model ? score_block(evaluation, ids, length, first, tokens, error)
+                                               : FL_OK;
 }
 
 /* The state receives its first token at the step at which one leaves the filled exact set. */
@@ -422,8 +467,7 @@ static fl_status finish_sequence(fl_evaluation *evaluation, const int32_t *ids, 
         if (first < length - 1) run->result->linear_share += (double)(length - 1 - first);
         note_memory(evaluation, run, length);
         if (run->log == NULL) continue;
-        FL_TRY(fl_branch_log_end_sequence(run->log, evaluation->network->compute->threads, run->mixers,
-                                          length, error));
+        FL_TRY(fl_branch_log_end_sequence(run->log, run->mixers, length, error));
     }
     return FL_OK;
 }
@@ -465,8 +509,8 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
         }
     }
     if (options->diagnostics) {
-        FL_TRY(
-            fl_branch_log_create(run->mechanism, evaluation->positions, evaluation->block, &run->log, error));
+        FL_TRY(fl_branch_log_create(network->compute, run->mechanism, evaluation->positions,
+                                    evaluation->block, &run->log, error));
     }
     if (evaluation->trends.room > 0) {
         FL_TRY(fl_trend_errors_create(&evaluation->trends, &run->trend_errors, error));
@@ -482,27 +526,29 @@ static fl_status create_run(fl_evaluation *evaluation, fl_mechanism_run *run, fl
 static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
     FL_TRY(fl_rope_create(&evaluation->network->model->config, &evaluation->rope, error));
     const fl_text_evaluation_options *options = evaluation->options;
+    fl_compute *compute = evaluation->network->compute;
     size_t rows = evaluation->block * evaluation->heads, stream = evaluation->block * evaluation->model_dim;
-    FL_TRY(fl_compute_floats(evaluation->network->compute, evaluation->block * evaluation->mix_dim,
-                             &evaluation->mix, error));
-    FL_TRY(fl_compute_floats(evaluation->network->compute, stream, &evaluation->projected, error));
-    FL_TRY(fl_compute_floats(evaluation->network->compute, stream, &evaluation->hidden, error));
-    FL_TRY(FL_ALLOCATE(&evaluation->state_norm, rows, error));
-    FL_TRY(FL_ALLOCATE(&evaluation->errors, rows, error));
-    FL_TRY(FL_ALLOCATE(&evaluation->moments, rows, error));
+    FL_TRY(fl_compute_floats(compute, evaluation->block * evaluation->mix_dim, &evaluation->mix, error));
+    FL_TRY(fl_compute_floats(compute, stream, &evaluation->projected, error));
+    FL_TRY(fl_compute_floats(compute, stream, &evaluation->hidden, error));
+    FL_TRY(compute->ops->allocate(compute, rows, FL_FLOAT32, &evaluation->state_norm, error));
+    FL_TRY(FL_ALLOCATE(&evaluation->state_norm_brought, rows, error));
+    FL_TRY(compute->ops->allocate(compute, 1, FL_INT32, &evaluation->not_finite, error));
+    FL_TRY(fl_row_figures_create(compute, rows, &evaluation->rows, error));
     if (options->propagated) {
-        FL_TRY(FL_ALLOCATE(&evaluation->attention, evaluation->layers * stream, error));
-        FL_TRY(FL_ALLOCATE(&evaluation->residual, evaluation->layers * stream, error));
+        FL_TRY(fl_compute_floats(compute, evaluation->layers * stream, &evaluation->attention, error));
+        FL_TRY(fl_compute_floats(compute, evaluation->layers * stream, &evaluation->residual, error));
     }
     if (options->diagnostics) {
         const fl_attention_shape *shape = &evaluation->network->shape;
         FL_TRY(FL_ALLOCATE(&evaluation->geometry, evaluation->layers, error));
         for (size_t l = 0; l < evaluation->layers; l++) {
-            FL_TRY(fl_key_geometry_create(shape->kv_heads, shape->head_dim, &evaluation->geometry[l], error));
+            FL_TRY(fl_key_geometry_create(compute, shape->kv_heads, shape->head_dim, &evaluation->geometry[l],
+                                          error));
         }
-        size_t signals = shape->kv_heads * evaluation->block;
+        const size_t signals = 2 * shape->kv_heads * evaluation->block;
+        FL_TRY(compute->ops->allocate(compute, signals, FL_FLOAT64, &evaluation->geometry_made, error));
         FL_TRY(FL_ALLOCATE(&evaluation->concentration, signals, error));
-        FL_TRY(FL_ALLOCATE(&evaluation->residual_signal, signals, error));
     }
     if (options->language_model) {
         FL_TRY(fl_logit_scorer_create(evaluation->network, &evaluation->scorer, error));
@@ -511,13 +557,14 @@ static fl_status create_buffers(fl_evaluation *evaluation, fl_error *error) {
 }
 
 static void release(fl_evaluation *evaluation) {
+    fl_compute *compute = evaluation->network->compute;
     for (size_t r = 0; evaluation->runs != NULL && r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
         for (size_t l = 0; run->mixers != NULL && l < evaluation->layers; l++)
             fl_mixer_destroy(run->mixers[l]);
         fl_memory_free(run->mixers);
         fl_session_destroy(run->session);
-        fl_compute_release(evaluation->network->compute, run->hidden);
+        fl_compute_release(compute, run->hidden);
         fl_branch_log_destroy(run->log);
         fl_memory_free(run->trend_errors);
     }
@@ -527,19 +574,20 @@ static void release(fl_evaluation *evaluation) {
     fl_exact_shares_release(&evaluation->shares);
     fl_memory_free(evaluation->geometry);
     fl_memory_free(evaluation->concentration);
-    fl_memory_free(evaluation->residual_signal);
+    compute->ops->release(compute, evaluation->geometry_made);
     fl_trend_signals_release(&evaluation->trends);
     fl_memory_free(evaluation->runs);
     fl_rope_release(&evaluation->rope);
     fl_block_release(&evaluation->adapted);
-    fl_compute_release(evaluation->network->compute, evaluation->mix);
-    fl_compute_release(evaluation->network->compute, evaluation->projected);
-    fl_memory_free(evaluation->attention);
-    fl_memory_free(evaluation->residual);
-    fl_compute_release(evaluation->network->compute, evaluation->hidden);
-    fl_memory_free(evaluation->state_norm);
-    fl_memory_free(evaluation->errors);
-    fl_memory_free(evaluation->moments);
+    fl_compute_release(compute, evaluation->mix);
+    fl_compute_release(compute, evaluation->projected);
+    fl_compute_release(compute, evaluation->attention);
+    fl_compute_release(compute, evaluation->residual);
+    fl_compute_release(compute, evaluation->hidden);
+    compute->ops->release(compute, evaluation->state_norm);
+    fl_memory_free(evaluation->state_norm_brought);
+    compute->ops->release(compute, evaluation->not_finite);
+    fl_row_figures_release(&evaluation->rows);
     fl_logit_scorer_release(&evaluation->scorer);
     fl_text_totals_release(&evaluation->totals);
     fl_session_destroy(evaluation->frozen);

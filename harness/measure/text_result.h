@@ -2,7 +2,7 @@
 #ifndef FL_MEASURE_TEXT_RESULT_H
 #define FL_MEASURE_TEXT_RESULT_H
 
-#include "harness/measure/statistics.h"
+#include "harness/measure/moments.h"
 #include "harness/measure/text_evaluation.h"
 
 /* What all mechanisms share: the frozen model's moments and scores, and how often each position occurred. */

@@ -37,12 +37,12 @@ fl_status fl_trend_errors_create(const fl_trend_signals *signals, float **out, f
 }
 
 void fl_trend_errors_append(const fl_trend_signals *signals, size_t layer, size_t tokens,
-                            const fl_row_error *errors, float *of_variant) {
+                            const double *squared, float *of_variant) {
     size_t kept = signals->kept[layer], heads = signals->query_heads;
     for (size_t t = 0; t < tokens; t++) {
         if ((signals->seen[layer] + t) % signals->stride != 0) continue;
         float *row = of_variant + (layer * signals->room + kept++) * heads;
-        for (size_t h = 0; h < heads; h++) row[h] = (float)errors[t * heads + h].squared;
+        for (size_t h = 0; h < heads; h++) row[h] = (float)squared[t * heads + h];
     }
 }
 

@@ -10,7 +10,6 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
-#include "harness/measure/errors.h"
 #include "harness/measure/text_evaluation.h"
 #include "harness/measure/text_result.h"
 
@@ -32,8 +31,8 @@ void fl_trend_signals_release(fl_trend_signals *signals);
 /* One variant's errors beside them: [L][room][H]. */
 fl_status fl_trend_errors_create(const fl_trend_signals *signals, float **out, fl_error *error);
 
-/* errors [T][H] of the same tokens that the next fl_trend_signals_append takes for this layer. */
-void fl_trend_errors_append(const fl_trend_signals *signals, size_t layer, size_t tokens, const fl_row_error *errors,
+/* squared [T][H]: errors of the same tokens that the next fl_trend_signals_append takes for this layer. */
+void fl_trend_errors_append(const fl_trend_signals *signals, size_t layer, size_t tokens, const double *squared,
                             float *of_variant);
 /* concentration, residual [Hkv][T]; called once a layer and block, after all variants. */
 void fl_trend_signals_append(fl_trend_signals *signals, size_t layer, size_t tokens, const double *concentration,

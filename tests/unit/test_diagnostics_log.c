@@ -75,23 +75,35 @@ static void evaluate(const char *yaml, fl_text_result *result) {
     fl_variant_destroy(variant);
 }
 
+static double effective_rank(fl_compute *compute, size_t value_dim, size_t key_dim, const float *matrix) {
+    fl_array made = fl_array_none;
+    double rank = 0.0;
+    assert_int_equal(compute->ops->allocate(compute, 1, FL_FLOAT64, &made, NULL), FL_OK);
+    assert_int_equal(compute->ops->effective_rank(compute, 1, value_dim, key_dim, matrix, made, NULL), FL_OK);
+    assert_int_equal(compute->ops->download(compute, &rank, made, 1, NULL), FL_OK);
+    compute->ops->release(compute, made);
+    return rank;
+}
+
 static void test_effective_rank_is_that_of_known_spectra(void **state) {
     (void)state;
     enum { N = 6, K = 9 };
-    double workspace[N * N + 5 * N];
     float matrix[N * K] = {0};
-    assert_true(fl_effective_rank(N, K, matrix, workspace) == 0.0);
+    fl_compute *compute = NULL;
+    assert_int_equal(fl_compute_create_cpu(&(fl_compute_options){.threads = 1}, &compute, NULL), FL_OK);
+    assert_true(effective_rank(compute, N, K, matrix) == 0.0);
     for (int i = 0; i < N; i++) matrix[i * K + i] = 2.0f;
-    assert_true(fabs(fl_effective_rank(N, K, matrix, workspace) - N) < 1e-9);
+    assert_true(fabs(effective_rank(compute, N, K, matrix) - N) < 1e-9);
     for (int i = 0; i < N * K; i++) matrix[i] = (float)(i / K + 1) * (float)(i % K - 3);
-    assert_true(fabs(fl_effective_rank(N, K, matrix, workspace) - 1.0) < 1e-6);
+    assert_true(fabs(effective_rank(compute, N, K, matrix) - 1.0) < 1e-6);
     memset(matrix, 0, sizeof matrix);
     matrix[0] = 3.0f;
     matrix[K + 1] = 1.0f;
     double expected = exp(-(0.75 * log(0.75) + 0.25 * log(0.25)));
-    assert_true(fabs(fl_effective_rank(N, K, matrix, workspace) - expected) < 1e-9);
+    assert_true(fabs(effective_rank(compute, N, K, matrix) - expected) < 1e-9);
     matrix[5] = NAN;
-    assert_true(isnan(fl_effective_rank(N, K, matrix, workspace)));
+    assert_true(isnan(effective_rank(compute, N, K, matrix)));
+    fl_compute_destroy(compute);
 }
 
 static void test_gate_quantiles_of_constants_and_their_order(void **state) {

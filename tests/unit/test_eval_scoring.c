@@ -97,10 +97,31 @@ static void test_a_table_model_is_scored_exactly_and_not_one_token_off(void **st
     close_table(&table);
 }
 
+typedef struct {
+    double log_sum_exp;
+    int32_t best;
+} fl_softmax_row;
+
+static fl_softmax_row log_softmax_of(fl_compute *compute, const float *logits, size_t vocabulary,
+                                     fl_log_softmax_precision precision) {
+    fl_softmax_row row;
+    fl_logit_rows_call call = {.rows = 1, .vocabulary = vocabulary, .precision = precision, .logits = logits};
+    assert_int_equal(compute->ops->allocate(compute, 1, FL_FLOAT64, &call.log_sum_exp, NULL), FL_OK);
+    assert_int_equal(compute->ops->allocate(compute, 1, FL_INT32, &call.best, NULL), FL_OK);
+    compute->ops->logit_rows(compute, &call);
+    assert_int_equal(compute->ops->download(compute, &row.log_sum_exp, call.log_sum_exp, 1, NULL), FL_OK);
+    assert_int_equal(compute->ops->download(compute, &row.best, call.best, 1, NULL), FL_OK);
+    compute->ops->release(compute, call.log_sum_exp);
+    compute->ops->release(compute, call.best);
+    return row;
+}
+
 static void test_log_softmax_in_both_precisions(void **state) {
     (void)state;
     enum { COUNT = 40003 };
     float *logits = NULL;
+    fl_compute *compute = NULL;
+    assert_int_equal(fl_compute_create_cpu(&(fl_compute_options){.threads = 1}, &compute, NULL), FL_OK);
     assert_int_equal(FL_ALLOCATE(&logits, COUNT, NULL), FL_OK);
     fl_random random;
     fl_random_seed(&random, 3, 0);
@@ -109,21 +130,22 @@ static void test_log_softmax_in_both_precisions(void **state) {
         logits[i] = (float)(3.0 * fl_random_normal(&random));
         sum += exp((double)logits[i]);
     }
-    const fl_log_softmax_row exact = fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64);
-    const fl_log_softmax_row single = fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT32);
+    const fl_softmax_row exact = log_softmax_of(compute, logits, COUNT, FL_LOG_SOFTMAX_FLOAT64);
+    const fl_softmax_row single = log_softmax_of(compute, logits, COUNT, FL_LOG_SOFTMAX_FLOAT32);
     assert_true(fabs(exact.log_sum_exp - log(sum)) < 1e-12);
     assert_true(fabs(single.log_sum_exp - log(sum)) < 1e-4 && single.log_sum_exp != exact.log_sum_exp);
     assert_int_equal(exact.best, single.best);
     logits[7] = logits[9] = 100.0f;
-    assert_int_equal(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).best, 7);
+    assert_int_equal(log_softmax_of(compute, logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).best, 7);
     /* A small term beside a large one is lost in a float32 sum, as it is in PyTorch's. */
     const float pair[9] = {0.0f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -1e4f, -17.5f};
-    assert_true(fl_log_softmax_of(pair, 9, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp == 0.0);
-    assert_true(fl_log_softmax_of(pair, 9, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp > 2e-8);
+    assert_true(log_softmax_of(compute, pair, 9, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp == 0.0);
+    assert_true(log_softmax_of(compute, pair, 9, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp > 2e-8);
     logits[5] = (float)NAN;
-    assert_false(isfinite(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp));
-    assert_false(isfinite(fl_log_softmax_of(logits, COUNT, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp));
+    assert_false(isfinite(log_softmax_of(compute, logits, COUNT, FL_LOG_SOFTMAX_FLOAT64).log_sum_exp));
+    assert_false(isfinite(log_softmax_of(compute, logits, COUNT, FL_LOG_SOFTMAX_FLOAT32).log_sum_exp));
     fl_memory_free(logits);
+    fl_compute_destroy(compute);
 }
 
 static void test_greedy_means_that_every_token_is_the_argmax(void **state) {

@@ -382,21 +382,40 @@ static void test_long_sequences_are_scored_like_one_pass(void **state) {
     tear_down(&bench);
 }
 
+/* Two heads' tokens first .. of arrays [2][length]. */
+static void append_keys(fl_compute *compute, fl_key_geometry *geometry, size_t first, size_t tokens,
+                        const float *key, size_t length, double *concentration, double *residual) {
+    fl_array made = fl_array_none;
+    assert_int_equal(compute->ops->allocate(compute, 4 * tokens, FL_FLOAT64, &made, NULL), FL_OK);
+    fl_key_geometry_append(geometry, tokens, key, made, fl_array_from(made, 2 * tokens));
+    for (size_t h = 0; h < 2; h++) {
+        assert_int_equal(compute->ops->download(compute, concentration + h * length + first,
+                                                fl_array_from(made, h * tokens), tokens, NULL),
+                         FL_OK);
+        assert_int_equal(compute->ops->download(compute, residual + h * length + first,
+                                                fl_array_from(made, (2 + h) * tokens), tokens, NULL),
+                         FL_OK);
+    }
+    compute->ops->release(compute, made);
+}
+
 /* The definitions, with the sum over all earlier keys and the projection written out. */
 static void test_key_geometry_follows_its_definitions(void **state) {
     (void)state;
     enum { TOKENS = 37, HEADS = 2, DIM = 8 };
     static float key[TOKENS * HEADS * DIM];
-    double concentration[HEADS * TOKENS] = {0}, residual[HEADS * TOKENS] = {0};
+    double concentration[HEADS * TOKENS], residual[HEADS * TOKENS];
     fl_random random;
     fl_random_seed(&random, 11, 0);
     for (size_t i = 0; i < TOKENS * HEADS * DIM; i++) key[i] = 0.5f + (float)fl_random_normal(&random);
     fl_key_geometry *geometry = NULL;
-    assert_int_equal(fl_key_geometry_create(HEADS, DIM, &geometry, NULL), FL_OK);
-    fl_key_geometry_append(geometry, NULL, 10, key, TOKENS, concentration, residual);
-    fl_key_geometry_append(geometry, NULL, TOKENS - 10, key + 10 * HEADS * DIM, TOKENS, concentration + 10,
-                           residual + 10);
+    fl_compute *compute = NULL;
+    assert_int_equal(fl_compute_create_cpu(&(fl_compute_options){.threads = 1}, &compute, NULL), FL_OK);
+    assert_int_equal(fl_key_geometry_create(compute, HEADS, DIM, &geometry, NULL), FL_OK);
+    append_keys(compute, geometry, 0, 10, key, TOKENS, concentration, residual);
+    append_keys(compute, geometry, 10, TOKENS - 10, key + 10 * HEADS * DIM, TOKENS, concentration, residual);
     fl_key_geometry_destroy(geometry);
+    fl_compute_destroy(compute);
     for (size_t h = 0; h < HEADS; h++) {
         double unit[TOKENS][DIM], mean[DIM];
         for (size_t t = 0; t < TOKENS; t++) {
