@@ -90,10 +90,7 @@ fl_status fl_run_sums_read(const char *path, fl_run_sums **out, fl_error *error)
     FL_TRY_DONE(status, number_units(sums, error));
     *out = sums;
 done:
-    if (status != FL_OK) {
-        fl_error_prepend(error, status, "%s", path);
-        fl_run_sums_destroy(sums);
-    }
+    if (status != FL_OK) fl_run_sums_destroy(sums);
     fl_run_reader_close(reader);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "analysis/distributions.h"
 #include "harness/base/memory.h"
 #include "harness/eval/metrics.h"
+#include "harness/eval/task_columns.h"
 #include "harness/store/sweep.h"
 
 enum { PATH_BYTES = 512 };
@@ -42,43 +43,32 @@ static void release_pairs(item_pairs *pairs) {
     fl_memory_free(pairs->right);
 }
 
-static fl_status misfit(const char *path, fl_error *error) {
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s: does not fit the other columns", path);
-}
-
 /* A column [n], or the first of [n][choices]; *values stays NULL when there is none of this name. *count: 0
  * or the rows expected. */
 static fl_status read_column(fl_run_reader *reader, const char *task, const char *column, double **values,
                              size_t *count, fl_error *error) {
     char path[PATH_BYTES];
-    size_t rank = 0, shape[4] = {0};
+    const fl_task_column *known = fl_task_column_find(column);
+    const bool by_choice = known != NULL && known->per_choice;
+    size_t shape[2] = {*count, 0};
     snprintf(path, sizeof path, "/tasks/%s/items/%s", task, column);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_doubles(reader, path, values, &rank, shape, error));
-    const size_t width = rank == 2 ? shape[1] : 1;
-    if (rank < 1 || rank > 2 || width == 0 || (*count > 0 && shape[0] != *count)) return misfit(path, error);
+    FL_TRY(fl_run_reader_array(reader, path, by_choice ? 2 : 1, shape, values, error));
     *count = shape[0];
-    for (size_t i = 0; i < *count; i++) (*values)[i] = (*values)[i * width];
+    for (size_t i = 0; by_choice && i < *count; i++) (*values)[i] = (*values)[i * shape[1]];
     return FL_OK;
 }
 
 static fl_status read_items(fl_run_reader *reader, const char *task, const char *column, const char *weights,
                             item_column *out, fl_error *error) {
-    char path[PATH_BYTES], **texts = NULL;
-    size_t hashes = 0;
+    char path[PATH_BYTES];
     FL_TRY(read_column(reader, task, column, &out->values, &out->count, error));
     if (out->values == NULL) return FL_OK;
     if (weights != NULL) FL_TRY(read_column(reader, task, weights, &out->weights, &out->count, error));
     FL_TRY(FL_ALLOCATE(&out->used, out->count, error));
     snprintf(path, sizeof path, "/tasks/%s/items/document_hash", task);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_texts(reader, path, &texts, &hashes, error));
-    if (hashes == out->count) {
-        out->hashes = texts;
-        return FL_OK;
-    }
-    fl_sweep_list_release(texts, hashes);
-    return misfit(path, error);
+    return fl_run_reader_column(reader, path, out->count, &out->hashes, error);
 }
 
 /* The first unused item of this hash, looked for from `start` on and round; count: none. */

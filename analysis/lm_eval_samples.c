@@ -8,6 +8,7 @@
 #include "analysis/table.h"
 #include "harness/base/memory.h"
 #include "harness/base/sha256.h"
+#include "harness/base/whole_number.h"
 #include "harness/eval/python_json.h"
 #include "harness/store/folder.h"
 
@@ -213,18 +214,27 @@ static fl_status write_item(const fl_lm_eval_task *task, size_t item, FILE *stre
     fl_item_texts texts = {0};
     sample s = {.stream = stream, .task = task, .item = item, .scratch = scratch};
     if (task->texts != NULL) {
-        const size_t shots = task->shots_left != NULL ? (size_t)task->shots_left[item] : SIZE_MAX;
-        const double document = task->document[item];
-        if (!(document >= 0 && document < 9e15))
-            return fl_error_set(error, FL_ERROR_FORMAT, "/tasks/%s/items/document: no index", task->label);
-        FL_TRY(fl_task_texts_item(task->texts, task->subject != NULL ? task->subject[item] : "",
-                                  (size_t)document, shots, &texts, error));
+        size_t shots = SIZE_MAX, document = 0;
+        bool known = fl_size_of_number(task->document[item], &document);
+        if (task->shots_left != NULL) known = known && fl_size_of_number(task->shots_left[item], &shots);
+        if (!known)
+            return fl_error_set(error, FL_ERROR_FORMAT, "task %s: item %zu: no index of a document, or shots",
+                                task->label, item);
+        FL_TRY(fl_task_texts_item(task->texts, task->subject != NULL ? task->subject[item] : "", document,
+                                  shots, &texts, error));
         s.texts = &texts;
         if (task->document_hash != NULL && strcmp(task->document_hash[item], texts.hash.text) != 0) {
             fl_item_texts_release(&texts);
             return fl_error_set(error, FL_ERROR_FORMAT,
                                 "task %s: item %zu is of another document than the data's", task->label,
                                 item);
+        }
+        if (has_log_likelihoods(task) && texts.count > task->choices) {
+            fl_error_set(error, FL_ERROR_FORMAT,
+                         "task %s: item %zu: %zu choices in the run file, %zu in the data", task->label, item,
+                         task->choices, texts.count);
+            fl_item_texts_release(&texts);
+            return FL_ERROR_FORMAT;
         }
     }
     fl_status status = write_sample(&s, error);

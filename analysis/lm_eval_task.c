@@ -5,6 +5,8 @@
 
 #include "analysis/table.h"
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
+#include "harness/eval/task_columns.h"
 #include "harness/store/sweep.h"
 
 enum { NAME_BYTES = FL_LM_EVAL_NAME_BYTES };
@@ -43,81 +45,91 @@ void fl_lm_eval_task_release(fl_lm_eval_task *task) {
                                task->subject_acc_norm,
                                task->subject_acc_norm_stderr};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) fl_memory_free(columns[i]);
-    fl_sweep_list_release(task->subject, task->subject_texts);
-    fl_sweep_list_release(task->answer, task->answer_texts);
-    fl_sweep_list_release(task->document_hash, task->hash_texts);
+    fl_sweep_list_release(task->subject, task->count);
+    fl_sweep_list_release(task->answer, task->count);
+    fl_sweep_list_release(task->document_hash, task->count);
     fl_task_texts_close(task->texts);
     fl_sweep_list_release(task->subjects, task->subject_count);
     fl_memory_free(task->label);
     *task = (fl_lm_eval_task){0};
 }
 
-/* An absent column is left NULL; one of another length than `count` is refused. */
-static fl_status read_column(fl_run_reader *reader, const char *label, const char *name, size_t count,
-                             double **out, fl_error *error) {
+/* Absent columns are left NULL. */
+static fl_status read_array(fl_run_reader *reader, const char *label, const char *name, size_t rank,
+                            size_t *shape, double **out, fl_error *error) {
     char path[NAME_BYTES];
-    size_t rank = 0, shape[4];
     snprintf(path, sizeof path, "/tasks/%s/%s", label, name);
-    if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_doubles(reader, path, out, &rank, shape, error));
-    if (rank == 1 && shape[0] == count) return FL_OK;
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
+    return fl_run_reader_has(reader, path) ? fl_run_reader_array(reader, path, rank, shape, out, error)
+                                           : FL_OK;
 }
 
-static fl_status read_texts(fl_run_reader *reader, const char *label, const char *name, char ***out,
-                            size_t *count, fl_error *error) {
+static fl_status read_texts(fl_run_reader *reader, const char *label, const char *name, size_t count,
+                            char ***out, fl_error *error) {
     char path[NAME_BYTES];
     snprintf(path, sizeof path, "/tasks/%s/%s", label, name);
-    if (!fl_run_reader_has(reader, path)) return FL_OK;
-    return fl_run_reader_texts(reader, path, out, count, error);
+    return fl_run_reader_has(reader, path) ? fl_run_reader_column(reader, path, count, out, error) : FL_OK;
+}
+
+/* A column of whole numbers, or of any. */
+static fl_status read_items_column(fl_run_reader *reader, fl_lm_eval_task *task, const char *name,
+                                   double **out, fl_error *error) {
+    char path[NAME_BYTES + 16], item[64];
+    int64_t whole = 0;
+    snprintf(item, sizeof item, "items/%s", name);
+    FL_TRY(read_array(reader, task->label, item, 1, &task->count, out, error));
+    const fl_task_column *known = fl_task_column_find(name);
+    for (size_t i = 0; *out != NULL && known != NULL && known->is_integer && i < task->count; i++) {
+        if (fl_integer_of_number((*out)[i], &whole)) continue;
+        snprintf(path, sizeof path, "/tasks/%s/%s", task->label, item);
+        return fl_run_reader_refuse(reader, path, "holds what is no whole number", error);
+    }
+    return FL_OK;
+}
+
+/* Sizes of the task: what documents and log-likelihoods say. */
+static fl_status read_sizes(fl_run_reader *reader, fl_lm_eval_task *task, fl_error *error) {
+    FL_TRY(read_items_column(reader, task, "document", &task->document, error));
+    if (task->document == NULL)
+        return fl_run_reader_refuse(reader, task->label, "the task lists no documents", error);
+    size_t shape[2] = {task->count, 0};
+    FL_TRY(read_array(reader, task->label, "items/log_likelihood", 2, shape, &task->log_likelihood, error));
+    task->choices = shape[1];
+    if (task->log_likelihood == NULL) return FL_OK;
+    return read_array(reader, task->label, "items/choice_greedy", 2, shape, &task->choice_greedy, error);
 }
 
 static fl_status read_items(fl_run_reader *reader, fl_lm_eval_task *task, fl_error *error) {
-    char path[NAME_BYTES];
-    size_t rank = 0, shape[4];
-    snprintf(path, sizeof path, "/tasks/%s/items/document", task->label);
-    FL_TRY(fl_run_reader_doubles(reader, path, &task->document, &rank, shape, error));
-    if (rank != 1) return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
-    task->count = shape[0];
-    snprintf(path, sizeof path, "/tasks/%s/items/log_likelihood", task->label);
-    if (fl_run_reader_has(reader, path)) {
-        FL_TRY(fl_run_reader_doubles(reader, path, &task->log_likelihood, &rank, shape, error));
-        if (rank != 2 || shape[0] != task->count)
-            return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
-        task->choices = shape[1];
-    }
-    snprintf(path, sizeof path, "/tasks/%s/items/choice_greedy", task->label);
-    if (fl_run_reader_has(reader, path)) {
-        FL_TRY(fl_run_reader_doubles(reader, path, &task->choice_greedy, &rank, shape, error));
-        if (rank != 2 || shape[0] != task->count || shape[1] != task->choices)
-            return fl_error_set(error, FL_ERROR_FORMAT, "%s has an unexpected shape", path);
-    }
+    FL_TRY(read_sizes(reader, task, error));
     const struct {
         const char *name;
         double **out;
-    } columns[] = {{"items/gold", &task->gold},
-                   {"items/greedy", &task->greedy},
-                   {"items/correct", &task->correct},
-                   {"items/correct_norm", &task->correct_norm},
-                   {"items/correct_bytes", &task->correct_bytes},
-                   {"items/words", &task->words},
-                   {"items/bytes", &task->bytes},
-                   {"items/shots", &task->shots_left}};
+    } columns[] = {{"gold", &task->gold},
+                   {"greedy", &task->greedy},
+                   {"correct", &task->correct},
+                   {"correct_norm", &task->correct_norm},
+                   {"correct_bytes", &task->correct_bytes},
+                   {"words", &task->words},
+                   {"bytes", &task->bytes},
+                   {"shots", &task->shots_left}};
+    const struct {
+        const char *name;
+        char ***out;
+    } texts[] = {{"items/subject", &task->subject},
+                 {"items/answer", &task->answer},
+                 {"items/document_hash", &task->document_hash}};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
-        FL_TRY(read_column(reader, task->label, columns[i].name, task->count, columns[i].out, error));
-    FL_TRY(read_texts(reader, task->label, "items/subject", &task->subject, &task->subject_texts, error));
-    FL_TRY(read_texts(reader, task->label, "items/answer", &task->answer, &task->answer_texts, error));
-    FL_TRY(read_texts(reader, task->label, "items/document_hash", &task->document_hash, &task->hash_texts,
-                      error));
-    if ((task->subject == NULL || task->subject_texts == task->count) &&
-        (task->answer == NULL || task->answer_texts == task->count) &&
-        (task->document_hash == NULL || task->hash_texts == task->count))
-        return FL_OK;
-    return fl_error_set(error, FL_ERROR_FORMAT, "/tasks/%s/items: columns of different lengths", task->label);
+        FL_TRY(read_items_column(reader, task, columns[i].name, columns[i].out, error));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        FL_TRY(read_texts(reader, task->label, texts[i].name, task->count, texts[i].out, error));
+    return FL_OK;
 }
 
 static fl_status read_subjects(fl_run_reader *reader, fl_lm_eval_task *task, fl_error *error) {
-    FL_TRY(read_texts(reader, task->label, "subjects/name", &task->subjects, &task->subject_count, error));
+    char path[NAME_BYTES];
+    snprintf(path, sizeof path, "/tasks/%s/subjects/name", task->label);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_texts(reader, path, &task->subjects, &task->subject_count, error));
+    if (task->subject_count == 0) return fl_run_reader_refuse(reader, path, "has no entries", error);
     const struct {
         const char *name;
         double **out;
@@ -127,7 +139,8 @@ static fl_status read_subjects(fl_run_reader *reader, fl_lm_eval_task *task, fl_
                    {"subjects/acc_norm", &task->subject_acc_norm},
                    {"subjects/acc_norm_stderr", &task->subject_acc_norm_stderr}};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
-        FL_TRY(read_column(reader, task->label, columns[i].name, task->subject_count, columns[i].out, error));
+        FL_TRY(
+            read_array(reader, task->label, columns[i].name, 1, &task->subject_count, columns[i].out, error));
     return FL_OK;
 }
 
@@ -161,7 +174,7 @@ fl_status fl_lm_eval_task_read(fl_run_reader *reader, const fl_run_entry *run, c
         return FL_OK;
     }
     fl_lm_eval_task_release(out);
-    return fl_error_prepend(error, status, "%s", run->path);
+    return status;
 }
 
 bool fl_lm_eval_is_group(const fl_lm_eval_task *task) {
@@ -181,7 +194,9 @@ void fl_lm_eval_leaf_name(const fl_lm_eval_task *task, size_t leaf, char out[FL_
 }
 
 static size_t leaf_items(const fl_lm_eval_task *task, size_t leaf) {
-    return fl_lm_eval_is_group(task) && task->subject_n != NULL ? (size_t)task->subject_n[leaf] : task->count;
+    size_t items = 0;
+    const bool own = fl_lm_eval_is_group(task) && task->subject_n != NULL;
+    return own && fl_size_of_number(task->subject_n[leaf], &items) ? items : task->count;
 }
 
 static void write_value(FILE *stream, double value) {

@@ -22,7 +22,6 @@ typedef struct fl_lm_eval_task {
     double *choice_greedy;                                                     /* [n][C] */
     double *words, *bytes, *shots_left;                                        /* [n] */
     char **subject, **answer, **document_hash;                                 /* [n] */
-    size_t subject_texts, answer_texts, hash_texts;
     size_t subject_count; /* a task of one subject has no leaves */
     char **subjects;      /* [subject_count] */
     double *subject_n, *subject_acc, *subject_acc_stderr, *subject_acc_norm, *subject_acc_norm_stderr;

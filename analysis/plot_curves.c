@@ -116,19 +116,15 @@ static size_t average_bins(double *data, size_t count, size_t width) {
 static fl_status read_curve(const fl_run_entry *run, const char *path, bool over_layers, size_t width,
                             curve *out, fl_error *error) {
     fl_run_reader *reader = NULL;
-    size_t rank = 0, shape[4] = {0};
+    const size_t rank = over_layers ? 2 : 1;
+    size_t shape[2] = {0};
     *out = (curve){0};
     FL_TRY(fl_run_reader_open(run->path, &reader, error));
     fl_status status = FL_OK;
     if (fl_run_reader_has(reader, path))
-        status = fl_run_reader_doubles(reader, path, &out->y, &rank, shape, error);
+        status = fl_run_reader_array(reader, path, rank, shape, &out->y, error);
     fl_run_reader_close(reader);
     if (status != FL_OK || out->y == NULL) return status;
-    if (rank != (over_layers ? 2 : 1) || shape[0] == 0) {
-        fl_memory_free(out->y);
-        out->y = NULL;
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s has an unexpected shape", run->path, path);
-    }
     out->length = shape[rank - 1];
     if (over_layers) mean_over_rows(out->y, shape[0], shape[1], run->diverged);
     if (width > 1) out->length = average_bins(out->y, out->length, width);

@@ -17,21 +17,19 @@ static const char dataset[] = "/errors/teacher_forced/head_nmse";
 typedef enum shown { SHOWN = 0, NOT_THERE, ZERO, DIVERGED } shown;
 
 /* *values stays NULL for a run without errors by head. */
-static fl_status read_heads(const fl_run_entry *run, double **values, size_t shape[4], fl_error *error) {
+static fl_status read_heads(const fl_run_entry *run, double **values, size_t shape[2], fl_error *error) {
     fl_run_reader *reader = NULL;
-    size_t rank = 0;
+    shape[0] = shape[1] = 0;
     FL_TRY(fl_run_reader_open(run->path, &reader, error));
     fl_status status = FL_OK;
     if (fl_run_reader_has(reader, dataset))
-        status = fl_run_reader_doubles(reader, dataset, values, &rank, shape, error);
+        status = fl_run_reader_array(reader, dataset, 2, shape, values, error);
     fl_run_reader_close(reader);
-    if (status == FL_OK && *values != NULL && rank != 2)
-        status = fl_error_set(error, FL_ERROR_FORMAT, "%s: %s has an unexpected shape", run->path, dataset);
     return status;
 }
 
 /* The mean over the runs of a group. */
-static fl_status read_group(const fl_run_groups *groups, size_t group, double **values, size_t shape[4],
+static fl_status read_group(const fl_run_groups *groups, size_t group, double **values, size_t shape[2],
                             fl_error *error) {
     const fl_run_group *members = &groups->items[group];
     double used = 1;
@@ -39,7 +37,7 @@ static fl_status read_group(const fl_run_groups *groups, size_t group, double **
     size_t count = *values != NULL ? shape[0] * shape[1] : 0;
     for (size_t i = 1; i < members->count && *values != NULL; i++) {
         double *other = NULL;
-        size_t its[4] = {0};
+        size_t its[2] = {0};
         fl_status status = read_heads(&groups->set->runs[members->runs[i]], &other, its, error);
         bool fits = status == FL_OK && other != NULL && its[0] == shape[0] && its[1] == shape[1];
         for (size_t k = 0; fits && k < count; k++) (*values)[k] += other[k];
@@ -54,7 +52,7 @@ static fl_status read_group(const fl_run_groups *groups, size_t group, double **
 /* *values stays NULL where nothing is above 0: there is no colour to give. */
 static fl_status read_panel(const fl_run_groups *groups, size_t group, fl_heat_panel *panel, double **values,
                             shown *what, fl_error *error) {
-    size_t shape[4] = {0};
+    size_t shape[2] = {0};
     bool positive = false, zero = false;
     *what = NOT_THERE;
     FL_TRY(read_group(groups, group, values, shape, error));

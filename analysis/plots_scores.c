@@ -378,13 +378,13 @@ fl_status fl_plot_bytes(const fl_plot_request *request, fl_error *error) {
 static double layers_of(const fl_run_entry *run) {
     fl_run_reader *reader = NULL;
     double *nmse = NULL;
-    size_t rank = 0, shape[4] = {0};
+    size_t layers = 0;
     if (fl_run_reader_open(run->path, &reader, NULL) != FL_OK) return (double)NAN;
-    if (fl_run_reader_doubles(reader, "/errors/teacher_forced/nmse", &nmse, &rank, shape, NULL) != FL_OK)
-        rank = 0;
+    const bool known =
+        fl_run_reader_array(reader, "/errors/teacher_forced/nmse", 1, &layers, &nmse, NULL) == FL_OK;
     fl_memory_free(nmse);
     fl_run_reader_close(reader);
-    return rank == 1 ? (double)shape[0] : (double)NAN;
+    return known ? (double)layers : (double)NAN;
 }
 
 /* How many layers stay softmax: the length of the list, every n-th, or the n hardest. Of the full model: it

@@ -29,6 +29,7 @@ bool fl_run_scalar_at(size_t index, fl_run_scalar *out) {
         snprintf(out->name, sizeof out->name, "%s%s", linear_off ? "linear_off/" : "", row->figure);
         snprintf(out->dataset, sizeof out->dataset, "%s%s", linear_off ? "/baseline/linear_off" : "",
                  row->path);
+        out->rank = strlen(row->axes);
         out->units = row->units;
         out->meaning = row->meaning;
         return true;
@@ -179,11 +180,25 @@ static fl_status read_config(fl_run_reader *reader, fl_run_entry *run, fl_error 
     return status;
 }
 
-/* A dataset that is there and holds nothing is no metric. */
+/* Of a dataset with axes the mean. */
 static fl_status read_scalar(fl_run_reader *reader, fl_run_entry *run, const fl_run_scalar *scalar,
                              fl_error *error) {
+    double *data = NULL, sum = 0;
+    size_t shape[4] = {0}, count = 1;
     if (!fl_run_reader_has(reader, scalar->dataset)) return FL_OK;
-    return add_metric(run, scalar->name, fl_run_mean(reader, scalar->dataset), error);
+    FL_TRY(fl_run_reader_array(reader, scalar->dataset, scalar->rank, shape, &data, error));
+    for (size_t i = 0; i < scalar->rank; i++) count *= shape[i];
+    for (size_t i = 0; i < count; i++) sum += data[i];
+    fl_memory_free(data);
+    return add_metric(run, scalar->name, sum / (double)count, error);
+}
+
+/* Whether the attribute that is no number is a text, which is no metric. */
+static bool is_text(fl_run_reader *reader, const char *group, const char *name) {
+    char *text = NULL;
+    const bool is = fl_run_reader_attribute_text(reader, group, name, &text, NULL) == FL_OK;
+    fl_memory_free(text);
+    return is;
 }
 
 /* Number attributes of one group as metrics `prefix`/<attribute>. */
@@ -197,8 +212,12 @@ static fl_status read_attributes(fl_run_reader *reader, fl_run_entry *run, const
     for (size_t i = 0; i < count && status == FL_OK; i++) {
         double value = 0;
         char *name = NULL;
-        if (fl_run_reader_attribute_number(reader, group, names[i], &value, NULL) != FL_OK) continue;
-        status = fl_folder_format(&name, error, "%s/%s", prefix, names[i]);
+        status = fl_run_reader_attribute_number(reader, group, names[i], &value, error);
+        if (status != FL_OK && is_text(reader, group, names[i])) {
+            status = FL_OK;
+            continue;
+        }
+        if (status == FL_OK) status = fl_folder_format(&name, error, "%s/%s", prefix, names[i]);
         if (status == FL_OK) status = add_metric(run, name, value, error);
         fl_memory_free(name);
     }
@@ -210,12 +229,12 @@ static fl_status read_attributes(fl_run_reader *reader, fl_run_entry *run, const
 static fl_status read_chance(fl_run_reader *reader, fl_run_entry *run, const char *task, fl_error *error) {
     char path[NAME_BYTES], name[NAME_BYTES];
     double *data = NULL, sum = 0;
-    size_t rank = 0, shape[4] = {0};
+    size_t shape[2] = {0};
     snprintf(path, sizeof path, "/tasks/%s/items/log_likelihood", task);
     snprintf(name, sizeof name, "tasks/%s/chance", task);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_doubles(reader, path, &data, &rank, shape, error));
-    bool choices = rank == 2 && shape[0] > 0 && shape[1] > 1;
+    FL_TRY(fl_run_reader_array(reader, path, 2, shape, &data, error));
+    bool choices = shape[1] > 1;
     for (size_t i = 0; choices && i < shape[0]; i++) {
         size_t there = 0;
         for (size_t c = 0; c < shape[1]; c++) there += !isnan(data[i * shape[1] + c]);
@@ -258,8 +277,9 @@ static fl_status note_task(void *context, const char *path, size_t rank, const s
 }
 
 static fl_status read_attribute(fl_run_reader *reader, const char *name, char **out, fl_error *error) {
-    if (fl_run_reader_attribute_text(reader, "/", name, out, NULL) == FL_OK) return FL_OK;
-    return fl_memory_copy_string(out, "", error);
+    return fl_run_reader_has_attribute(reader, "/", name)
+               ? fl_run_reader_attribute_text(reader, "/", name, out, error)
+               : fl_memory_copy_string(out, "", error);
 }
 
 static fl_status read_identity(fl_run_reader *reader, fl_run_entry *run, fl_error *error) {
@@ -269,9 +289,9 @@ static fl_status read_identity(fl_run_reader *reader, fl_run_entry *run, fl_erro
     FL_TRY(read_attribute(reader, "status", &run->status, error));
     FL_TRY(read_attribute(reader, "tier", &run->tier, error));
     double diverged = 0;
-    if (fl_run_reader_attribute_number(reader, "/", "diverged", &diverged, NULL) == FL_OK)
-        run->diverged = diverged != 0;
-    run->diverged = run->diverged || strcmp(run->status, "diverged") == 0;
+    if (fl_run_reader_has_attribute(reader, "/", "diverged"))
+        FL_TRY(fl_run_reader_attribute_number(reader, "/", "diverged", &diverged, error));
+    run->diverged = diverged != 0 || strcmp(run->status, "diverged") == 0;
     if (run->run_id[0] != '\0') return FL_OK;
     const char *slash = strrchr(run->path, '/');
     fl_memory_free(run->run_id);
@@ -392,15 +412,4 @@ fl_status fl_run_set_load(const char *const *paths, size_t count, fl_run_set **o
 done:
     if (status != FL_OK) fl_run_set_destroy(set);
     return status;
-}
-
-double fl_run_mean(fl_run_reader *reader, const char *path) {
-    double *data = NULL, sum = 0;
-    size_t rank = 0, shape[4] = {0}, count = 1;
-    if (!fl_run_reader_has(reader, path)) return (double)NAN;
-    if (fl_run_reader_doubles(reader, path, &data, &rank, shape, NULL) != FL_OK) return (double)NAN;
-    for (size_t i = 0; i < rank; i++) count *= shape[i];
-    for (size_t i = 0; i < count; i++) sum += data[i];
-    fl_memory_free(data);
-    return count > 0 ? sum / (double)count : (double)NAN;
 }

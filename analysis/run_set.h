@@ -78,7 +78,8 @@ bool fl_run_has_metric(const fl_run_entry *run, const char *name);
 /* What single values are called, where they lie and what they mean, from the table of measurements
  * (measurements.h): the run's own, then those kept of the same run with the linear part off. False past the end. */
 typedef struct fl_run_scalar {
-    char name[64], dataset[128]; /* a dataset with axes is averaged */
+    char name[64], dataset[128];
+    size_t rank; /* of the dataset: with axes, it is averaged */
     const char *units, *meaning;
 } fl_run_scalar;
 bool fl_run_scalar_at(size_t index, fl_run_scalar *out);
@@ -88,8 +89,5 @@ bool fl_run_has_linear_part(const fl_run_entry *run);
 
 /* The linear part is there, and perplexity is no better with it than without. */
 bool fl_run_no_gain(const fl_run_entry *run);
-
-/* Mean of a dataset's finite and non-finite values alike; NaN when it is not there. */
-double fl_run_mean(fl_run_reader *reader, const char *path);
 
 #endif

@@ -244,8 +244,13 @@ static fl_status fill_texts(fl_run_reader *reader, const char *path, row_range r
 static fl_status fill_numbers(fl_run_reader *reader, const char *path, row_range range, size_t column,
                               fl_table *table, fl_error *error) {
     double *data = NULL;
-    size_t rank = 0, shape[4];
+    size_t rank = 0, shape[4] = {0}, count = 1;
     FL_TRY(fl_run_reader_doubles(reader, path, &data, &rank, shape, error));
+    for (size_t i = 0; i < rank; i++) count *= shape[i];
+    if (count != range.count) {
+        fl_memory_free(data);
+        return fl_run_reader_refuse(reader, path, "is of another size than the datasets beside it", error);
+    }
     for (size_t i = 0; i < range.count; i++) fl_table_set_number(table, range.first + i, column, data[i]);
     fl_memory_free(data);
     return FL_OK;

@@ -1,5 +1,7 @@
 #include "harness/eval/task_columns.h"
 
+#include <string.h>
+
 #define INTEGERS(member, per_choice, description)                                                            \
     { #member, offsetof(fl_task_result, member), true, per_choice, "1", description }
 #define NUMBERS(member, per_choice, units, description)                                                      \
@@ -33,6 +35,13 @@ static const fl_task_column columns[] = {
 const fl_task_column *fl_task_columns(size_t *count) {
     *count = sizeof columns / sizeof columns[0];
     return columns;
+}
+
+const fl_task_column *fl_task_column_find(const char *name) {
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        if (strcmp(columns[i].name, name) == 0) return &columns[i];
+    }
+    return NULL;
 }
 
 void *fl_task_column_data(const fl_task_column *column, const fl_task_result *result) {

@@ -17,6 +17,8 @@ typedef struct fl_task_column {
 } fl_task_column;
 
 const fl_task_column *fl_task_columns(size_t *count);
+/* NULL when there is none of this name. */
+const fl_task_column *fl_task_column_find(const char *name);
 
 /* The array, NULL where the task has no such column. */
 void *fl_task_column_data(const fl_task_column *column, const fl_task_result *result);

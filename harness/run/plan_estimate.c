@@ -86,13 +86,9 @@ static double text_passes(const fl_measure_config *measure) {
 
 static double recorded_seconds(const char *run_file) {
     fl_run_reader *reader = NULL;
-    double *data = NULL, seconds = -1;
-    size_t rank = 0, shape[4];
+    double seconds = -1;
     if (fl_run_reader_open(run_file, &reader, NULL) != FL_OK) return seconds;
-    if (fl_run_reader_has(reader, "/timing/cell") &&
-        fl_run_reader_doubles(reader, "/timing/cell", &data, &rank, shape, NULL) == FL_OK)
-        seconds = data[0];
-    fl_memory_free(data);
+    if (fl_run_reader_number(reader, "/timing/cell", &seconds, NULL) != FL_OK) seconds = -1;
     fl_run_reader_close(reader);
     return seconds;
 }

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
 #include "harness/store/sweep.h"
 
 static const struct {
@@ -45,33 +46,27 @@ fl_status fl_axis_record_write(fl_run_file *file, const fl_cell_axes *axes, fl_e
     return status;
 }
 
-static fl_status check_counts(const size_t counts[COLUMNS], size_t numbers, fl_error *error) {
-    for (size_t c = 0; c < COLUMNS; c++) {
-        if (counts[c] == numbers) continue;
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: %zu entries beside %zu of /sweep/axis",
-                            columns[c].path, counts[c], numbers);
-    }
-    return FL_OK;
-}
-
 fl_status fl_axis_record_read(fl_run_reader *reader, fl_cell_axes *out, fl_error *error) {
     double *numbers = NULL;
-    size_t rank = 0, shape[4] = {0}, counts[COLUMNS] = {0};
+    size_t count = 0;
     char **texts[COLUMNS] = {NULL};
     fl_status status = FL_OK;
     *out = (fl_cell_axes){0};
     if (!fl_run_reader_has(reader, "/sweep/axis")) return FL_OK;
-    FL_TRY_DONE(status, fl_run_reader_doubles(reader, "/sweep/axis", &numbers, &rank, shape, error));
+    FL_TRY_DONE(status, fl_run_reader_array(reader, "/sweep/axis", 1, &count, &numbers, error));
     for (size_t c = 0; c < COLUMNS; c++)
-        FL_TRY_DONE(status, fl_run_reader_texts(reader, columns[c].path, &texts[c], &counts[c], error));
-    FL_TRY_DONE(status, check_counts(counts, rank == 1 ? shape[0] : 0, error));
-    for (size_t i = 0; rank == 1 && i < shape[0]; i++) {
-        size_t axis = numbers[i] >= 0 && numbers[i] < 1e6 ? (size_t)numbers[i] : 0;
+        FL_TRY_DONE(status, fl_run_reader_column(reader, columns[c].path, count, &texts[c], error));
+    for (size_t i = 0; i < count; i++) {
+        size_t axis = 0;
+        if (!fl_size_of_number(numbers[i], &axis)) {
+            status = fl_run_reader_refuse(reader, "/sweep/axis", "an entry is no number of an axis", error);
+            goto done;
+        }
         FL_TRY_DONE(status,
                     fl_cell_axes_add(out, axis, texts[0][i], texts[1][i], texts[2][i], texts[3][i], error));
     }
 done:
-    for (size_t c = 0; c < COLUMNS; c++) fl_sweep_list_release(texts[c], counts[c]);
+    for (size_t c = 0; c < COLUMNS; c++) fl_sweep_list_release(texts[c], count);
     fl_memory_free(numbers);
     if (status != FL_OK) fl_cell_axes_release(out);
     return status;

@@ -6,6 +6,7 @@
 
 #include "attn_variants/ablation.h"
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
 #include "harness/eval/metrics.h"
 #include "harness/store/run_record.h"
 #include "harness/store/text_pool.h"
@@ -24,7 +25,7 @@ static fl_status read_comparisons(const char *const *paths, size_t count, const 
             status = fl_run_record_read_comparison(reader, root, &results[i], error);
         }
         fl_run_reader_close(reader);
-        if (status != FL_OK) return fl_error_prepend(error, status, "%s", paths[i]);
+        FL_TRY(status);
     }
     return FL_OK;
 }
@@ -70,25 +71,20 @@ typedef struct task_figures {
 
 static const char *const accuracies[3] = {"acc", "acc_norm", "acc_bytes"};
 
-static double attribute(fl_run_reader *reader, const char *group, const char *name) {
-    double value = (double)NAN;
-    if (fl_run_reader_attribute_number(reader, group, name, &value, NULL) != FL_OK) return (double)NAN;
-    return value;
+/* NaN: there is none. */
+static fl_status read_figure(fl_run_reader *reader, const char *group, const char *name, double *out,
+                             fl_error *error) {
+    *out = (double)NAN;
+    if (!fl_run_reader_has_attribute(reader, group, name)) return FL_OK;
+    return fl_run_reader_attribute_number(reader, group, name, out, error);
 }
 
-static task_figures read_figures(fl_run_reader *reader, const char *group) {
-    task_figures f = {.n = attribute(reader, group, "n"),
-                      .difference = attribute(reader, group, "difference"),
-                      .only_this = attribute(reader, group, "only_this_right"),
-                      .only_baseline = attribute(reader, group, "only_baseline_right")};
-    for (size_t a = 0; a < 3; a++) f.acc[a] = attribute(reader, group, accuracies[a]);
-    return f;
-}
-
-/* ones, then zeros. */
-static fl_status make_shares(double ones, double count, double **out, fl_error *error) {
-    FL_TRY(FL_ALLOCATE(out, (size_t)count, error));
-    for (size_t i = 0; i < (size_t)count && (double)i < ones - 0.5; i++) (*out)[i] = 1.0;
+static fl_status read_figures(fl_run_reader *reader, const char *group, task_figures *out, fl_error *error) {
+    FL_TRY(read_figure(reader, group, "n", &out->n, error));
+    FL_TRY(read_figure(reader, group, "difference", &out->difference, error));
+    FL_TRY(read_figure(reader, group, "only_this_right", &out->only_this, error));
+    FL_TRY(read_figure(reader, group, "only_baseline_right", &out->only_baseline, error));
+    for (size_t a = 0; a < 3; a++) FL_TRY(read_figure(reader, group, accuracies[a], &out->acc[a], error));
     return FL_OK;
 }
 
@@ -101,14 +97,15 @@ static fl_status write_accuracy(const task_figures *runs, size_t count, size_t w
 
 /* The comparison of the pooled items: `only_this` of them speak for the run, `only_baseline` for the other.
  */
-static fl_status compare_counts(double n, double only_this, double only_baseline, fl_paired_comparison *out,
+static fl_status compare_counts(size_t n, size_t only_this, size_t only_baseline, fl_paired_comparison *out,
                                 fl_error *error) {
     double *baseline = NULL, *own = NULL;
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, make_shares(only_baseline, n, &baseline, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&own, (size_t)n, error));
-    for (size_t i = 0; i < (size_t)only_this; i++) own[(size_t)only_baseline + i] = 1.0;
-    status = fl_metric_compare(baseline, own, (size_t)n, out, error);
+    FL_TRY_DONE(status, FL_ALLOCATE(&baseline, n, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&own, n, error));
+    for (size_t i = 0; i < only_baseline; i++) baseline[i] = 1.0;
+    for (size_t i = 0; i < only_this; i++) own[only_baseline + i] = 1.0;
+    status = fl_metric_compare(baseline, own, n, out, error);
 done:
     fl_memory_free(baseline);
     fl_memory_free(own);
@@ -124,10 +121,12 @@ static fl_status write_comparison(const task_figures *runs, size_t count, double
         difference += runs[r].difference * runs[r].n / n;
     }
     /* Not compared; or items that are not right or wrong, whose spread the counts do not tell. */
-    if (!(only_this + only_baseline <= n) || fabs(difference - (only_this - only_baseline) / n) > 1e-9)
-        return FL_OK;
+    size_t items = 0, this_right = 0, other_right = 0;
+    const bool counts = fl_size_of_number(n, &items) && fl_size_of_number(only_this, &this_right) &&
+                        fl_size_of_number(only_baseline, &other_right) && this_right + other_right <= items;
+    if (!counts || !(fabs(difference - (only_this - only_baseline) / n) <= 1e-9)) return FL_OK;
     fl_paired_comparison paired;
-    FL_TRY(compare_counts(n, only_this, only_baseline, &paired, error));
+    FL_TRY(compare_counts(items, this_right, other_right, &paired, error));
     FL_TRY(fl_run_file_set_number(file, group, "difference", difference, error));
     FL_TRY(fl_run_file_set_number(file, group, "difference_stderr", paired.difference_stderr, error));
     FL_TRY(fl_run_file_set_number(file, group, "only_this_right", only_this, error));
@@ -153,8 +152,9 @@ static fl_status merge_task(const char *const *paths, size_t count, const char *
     for (size_t r = 0; r < count; r++) {
         fl_run_reader *reader = NULL;
         FL_TRY_DONE(status, fl_run_reader_open(paths[r], &reader, error));
-        runs[r] = read_figures(reader, group);
+        status = read_figures(reader, group, &runs[r], error);
         fl_run_reader_close(reader);
+        if (status != FL_OK) goto done;
     }
     status = write_figures(runs, count, file, group, error);
 done:

@@ -28,7 +28,8 @@ fl_status fl_merge_tasks_read(fl_run_reader *reader, const fl_node *config, fl_m
     if (out->configs.count > 0) {
         status = read_results(reader, out, error);
     } else if (fl_run_reader_has(reader, "/tasks")) {
-        status = fl_error_set(error, FL_ERROR_FORMAT, "has task results, but none are in its configuration");
+        status = fl_run_reader_refuse(reader, "/tasks", "holds results of tasks that /config does not list",
+                                      error);
     }
     if (status != FL_OK) fl_merge_tasks_release(out);
     return status;

@@ -60,10 +60,17 @@ typedef struct fl_run_reader fl_run_reader;
 /* FORMAT also for a file on which HDF5 itself crashes: a child process reads it first, once a process and version of the file. */
 fl_status fl_run_reader_open(const char *path, fl_run_reader **out, fl_error *error);
 void fl_run_reader_close(fl_run_reader *reader);
-/* *data = fl_memory block of float64 whatever the stored number type; shape has room for 4. FL_ERROR_ARGUMENT
- * if absent. */
+/* *data = fl_memory block of float64 whatever the stored number type, of `rank` axes (0: a single value). shape [rank] holds the
+ * lengths that the caller relies on, 0 for one that it learns here, which is then at least 1. FL_ERROR_ARGUMENT if absent;
+ * another rank, length or type is FL_ERROR_FORMAT and names file, dataset and what was expected. */
+fl_status fl_run_reader_array(fl_run_reader *reader, const char *path, size_t rank, size_t *shape, double **data,
+                              fl_error *error);
+fl_status fl_run_reader_number(fl_run_reader *reader, const char *path, double *value, fl_error *error);
+/* For those who show whatever is there: at most 4 axes of any length, 0 too; shape has room for 4. */
 fl_status fl_run_reader_doubles(fl_run_reader *reader, const char *path, double **data, size_t *rank,
                                 size_t shape[4], fl_error *error);
+/* FL_ERROR_FORMAT "FILE: PATH: what": for those who find a fault in what they have read. */
+fl_status fl_run_reader_refuse(const fl_run_reader *reader, const char *path, const char *what, fl_error *error);
 /* *text = fl_memory block: a string dataset's or attribute's value. */
 fl_status fl_run_reader_text(fl_run_reader *reader, const char *path, char **text, fl_error *error);
 fl_status fl_run_reader_attribute_text(fl_run_reader *reader, const char *path, const char *name, char **text,
@@ -73,11 +80,15 @@ fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path
 /* *texts = fl_memory block of `count` fl_memory blocks: a string dataset of rank 0 or 1. */
 fl_status fl_run_reader_texts(fl_run_reader *reader, const char *path, char ***texts, size_t *count,
                               fl_error *error);
+/* The same for a column of `count` texts: another number of them is FL_ERROR_FORMAT. */
+fl_status fl_run_reader_column(fl_run_reader *reader, const char *path, size_t count, char ***texts,
+                               fl_error *error);
 /* *names = fl_memory block of `count` fl_memory blocks, in name order: the attributes of the object at `path`. */
 fl_status fl_run_reader_attribute_names(fl_run_reader *reader, const char *path, char ***names, size_t *count,
                                         fl_error *error);
-/* Whether a group or dataset is there. */
+/* Whether a group or dataset is there; whether it has this attribute. */
 int fl_run_reader_has(fl_run_reader *reader, const char *path);
+int fl_run_reader_has_attribute(fl_run_reader *reader, const char *path, const char *name);
 /* Calls `visit` for every dataset path in name order; stops at the first status that is not FL_OK and returns
  * it. */
 fl_status fl_run_reader_visit(fl_run_reader *reader,

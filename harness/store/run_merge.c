@@ -91,7 +91,6 @@ static fl_status read_input(merge_input *input, fl_text_result *result, fl_error
     if (input->has_text) status = fl_run_record_read_text_result(reader, result, error);
     if (status == FL_OK)
         status = fl_merge_tasks_read(reader, fl_document_root(input->document), &input->tasks, error);
-    if (status != FL_OK) fl_error_prepend(error, status, "%s", input->path);
 done:
     fl_run_reader_close(reader);
     return status;

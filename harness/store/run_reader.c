@@ -3,6 +3,7 @@
 #include <hdf5.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 #include "harness/store/hdf5_error.h"
 #include "harness/store/run_file.h"
 
-enum { MAX_RANK = 4 };
+enum { MAX_RANK = 4, SHAPE_BYTES = 128 };
 static const size_t max_elements = (size_t)1 << 31; /* 16 GiB of float64 */
 
 /* Deflate packs at most 1032 bytes into one. */
@@ -66,7 +67,8 @@ static fl_status failed(const fl_run_reader *reader, const char *path, const cha
     return fl_hdf5_error(error, FL_ERROR_FORMAT, reader->name, path, verb);
 }
 
-static fl_status refuse(const fl_run_reader *reader, const char *path, const char *what, fl_error *error) {
+fl_status fl_run_reader_refuse(const fl_run_reader *reader, const char *path, const char *what,
+                               fl_error *error) {
     return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s: %s", reader->name, path, what);
 }
 
@@ -109,7 +111,7 @@ static fl_status check_storage(const fl_run_reader *reader, const char *path, hi
     else if (!is_covered(reader, dataset))
         fault = "its shape says more values than the file can hold";
     fl_hdf5_close(creation);
-    return fault == NULL ? FL_OK : refuse(reader, path, fault, error);
+    return fault == NULL ? FL_OK : fl_run_reader_refuse(reader, path, fault, error);
 }
 
 /* What dataset and attribute have in common. */
@@ -236,8 +238,8 @@ static fl_status measure_space(const fl_run_reader *reader, const char *path, hi
                                size_t *rank, size_t *shape, size_t *elements, fl_error *error) {
     int dimensions = space >= 0 ? H5Sget_simple_extent_ndims(space) : -1;
     if (dimensions < 0 || H5Sget_simple_extent_type(space) == H5S_NULL)
-        return refuse(reader, path, "holds no values", error);
-    if (dimensions > MAX_RANK) return refuse(reader, path, "has more than 4 axes", error);
+        return fl_run_reader_refuse(reader, path, "holds no values", error);
+    if (dimensions > MAX_RANK) return fl_run_reader_refuse(reader, path, "has more than 4 axes", error);
     hsize_t sizes[MAX_RANK] = {0};
     H5Sget_simple_extent_dims(space, sizes, NULL);
     *rank = (size_t)dimensions;
@@ -245,7 +247,7 @@ static fl_status measure_space(const fl_run_reader *reader, const char *path, hi
     for (size_t i = 0; i < *rank; i++) {
         shape[i] = (size_t)sizes[i];
         if (shape[i] > 0 && *elements > limit / shape[i])
-            return refuse(reader, path, "is too large to be read", error);
+            return fl_run_reader_refuse(reader, path, "is too large to be read", error);
         *elements *= shape[i];
     }
     return FL_OK;
@@ -266,7 +268,7 @@ fl_status fl_run_reader_doubles(fl_run_reader *reader, const char *path, double 
     size_t elements = 0, axes = 0, sizes[MAX_RANK] = {0};
     fl_status status = FL_OK;
     if (!is_number(type)) {
-        status = refuse(reader, path, "does not hold numbers", error);
+        status = fl_run_reader_refuse(reader, path, "does not hold numbers", error);
         goto done;
     }
     FL_TRY_DONE(status, measure_space(reader, path, space, max_elements, &axes, sizes, &elements, error));
@@ -285,6 +287,57 @@ done:
     fl_hdf5_close(space);
     fl_hdf5_close(dataset);
     return status;
+}
+
+/* "[4][16]", "[4][*]" with a star for a length that is not known; "a single value". */
+static void describe_shape(size_t rank, const size_t *shape, char *out, size_t bytes) {
+    size_t used = 0;
+    if (rank == 0) snprintf(out, bytes, "a single value");
+    for (size_t i = 0; i < rank && used < bytes; i++) {
+        const int made = shape[i] > 0 ? snprintf(out + used, bytes - used, "[%zu]", shape[i])
+                                      : snprintf(out + used, bytes - used, "[*]");
+        used += made > 0 ? (size_t)made : 0;
+    }
+}
+
+static fl_status check_shape(const fl_run_reader *reader, const char *path, size_t rank, size_t *shape,
+                             size_t own_rank, const size_t own[MAX_RANK], fl_error *error) {
+    char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+    bool fits = own_rank == rank;
+    for (size_t i = 0; fits && i < rank; i++) fits = own[i] > 0 && (shape[i] == 0 || shape[i] == own[i]);
+    if (fits) {
+        if (rank > 0) memcpy(shape, own, rank * sizeof shape[0]);
+        return FL_OK;
+    }
+    for (size_t i = 0; i < own_rank; i++) {
+        if (own[i] == 0) return fl_run_reader_refuse(reader, path, "has no entries", error);
+    }
+    describe_shape(rank, shape, wanted, sizeof wanted);
+    describe_shape(own_rank, own, found, sizeof found);
+    return fl_error_set(error, FL_ERROR_FORMAT, "%s: %s: is %s, not %s as the file's other datasets say",
+                        reader->name, path, found, wanted);
+}
+
+fl_status fl_run_reader_array(fl_run_reader *reader, const char *path, size_t rank, size_t *shape,
+                              double **data, fl_error *error) {
+    double *values = NULL;
+    size_t own_rank = 0, own[MAX_RANK] = {0};
+    *data = NULL;
+    FL_TRY(fl_run_reader_doubles(reader, path, &values, &own_rank, own, error));
+    fl_status status = check_shape(reader, path, rank, shape, own_rank, own, error);
+    if (status == FL_OK)
+        *data = values;
+    else
+        fl_memory_free(values);
+    return status;
+}
+
+fl_status fl_run_reader_number(fl_run_reader *reader, const char *path, double *value, fl_error *error) {
+    double *data = NULL;
+    FL_TRY(fl_run_reader_array(reader, path, 0, NULL, &data, error));
+    *value = data[0];
+    fl_memory_free(data);
+    return FL_OK;
 }
 
 static fl_status copy_bytes(const char *text, size_t bytes, char **out, fl_error *error) {
@@ -311,7 +364,7 @@ static fl_status read_fixed(const fl_run_reader *reader, const char *path, hid_t
                             hid_t type, size_t count, char **texts, fl_error *error) {
     size_t width = H5Tget_size(type);
     if (width == 0 || width > max_elements / (count + 1))
-        return refuse(reader, path, "is too large to be read", error);
+        return fl_run_reader_refuse(reader, path, "is too large to be read", error);
     char *raw = NULL;
     FL_TRY(FL_ALLOCATE(&raw, count * width, error));
     fl_status status = read(id, type, raw) >= 0 ? FL_OK : failed(reader, path, "read", error);
@@ -336,12 +389,12 @@ static fl_status read_texts(const fl_run_reader *reader, const char *path, hid_t
     size_t rank = 0, shape[MAX_RANK] = {0}, elements = 0;
     fl_status status = FL_OK;
     if (type < 0 || H5Tget_class(type) != H5T_STRING) {
-        status = refuse(reader, path, "does not hold text", error);
+        status = fl_run_reader_refuse(reader, path, "does not hold text", error);
         goto done;
     }
     FL_TRY_DONE(status, measure_space(reader, path, space, max_elements, &rank, shape, &elements, error));
     if (rank > 1) {
-        status = refuse(reader, path, "is no list of texts", error);
+        status = fl_run_reader_refuse(reader, path, "is no list of texts", error);
         goto done;
     }
     FL_TRY_DONE(status, FL_ALLOCATE(&texts, elements, error));
@@ -376,7 +429,7 @@ fl_status fl_run_reader_texts(fl_run_reader *reader, const char *path, char ***t
 /* The only text of a list. */
 static fl_status take_single(const fl_run_reader *reader, const char *path, char **texts, size_t count,
                              char **text, fl_error *error) {
-    fl_status status = count == 1 ? FL_OK : refuse(reader, path, "is not a single text", error);
+    fl_status status = count == 1 ? FL_OK : fl_run_reader_refuse(reader, path, "is not a single text", error);
     if (status == FL_OK) {
         *text = texts[0];
         texts[0] = NULL;
@@ -393,11 +446,25 @@ fl_status fl_run_reader_text(fl_run_reader *reader, const char *path, char **tex
     return take_single(reader, path, texts, count, text, error);
 }
 
+fl_status fl_run_reader_column(fl_run_reader *reader, const char *path, size_t count, char ***texts,
+                               fl_error *error) {
+    size_t own = 0;
+    FL_TRY(fl_run_reader_texts(reader, path, texts, &own, error));
+    if (own == count) return FL_OK;
+    free_texts(*texts, own);
+    *texts = NULL;
+    return fl_error_set(error, FL_ERROR_FORMAT,
+                        "%s: %s: holds %zu texts, not %zu as the file's other datasets say", reader->name,
+                        path, own, count);
+}
+
+int fl_run_reader_has_attribute(fl_run_reader *reader, const char *path, const char *name) {
+    return fl_run_reader_has(reader, path) && H5Aexists_by_name(reader->file, path, name, H5P_DEFAULT) > 0;
+}
+
 static fl_status open_attribute(fl_run_reader *reader, const char *path, const char *name, hid_t *attribute,
                                 fl_error *error) {
-    bool there =
-        fl_run_reader_has(reader, path) && H5Aexists_by_name(reader->file, path, name, H5P_DEFAULT) > 0;
-    if (!there)
+    if (!fl_run_reader_has_attribute(reader, path, name))
         return fl_error_set(error, FL_ERROR_ARGUMENT, "%s: %s has no attribute %s", reader->name, path, name);
     *attribute = H5Aopen_by_name(reader->file, path, name, H5P_DEFAULT, H5P_DEFAULT);
     return *attribute >= 0 ? FL_OK : failed(reader, path, "open the attribute", error);
@@ -423,7 +490,7 @@ fl_status fl_run_reader_attribute_number(fl_run_reader *reader, const char *path
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     fl_status status = FL_OK;
     if (!is_number(type) || H5Sget_simple_extent_npoints(space) != 1) {
-        status = refuse(reader, path, "attribute is not a number", error);
+        status = fl_run_reader_refuse(reader, path, "attribute is not a number", error);
     } else if (H5Aread(attribute, H5T_NATIVE_DOUBLE, value) < 0) {
         status = failed(reader, path, "read the attribute", error);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
 #include "harness/measure/measurements.h"
 
 /* Room for a comparison's root before a dataset's path. */
@@ -27,8 +28,8 @@ static fl_status write_row(fl_run_file *file, const fl_text_result *result, cons
     if (!fl_measurement_there(row, result)) return FL_OK;
     if (row->axes[0] != '\0') return write_array(file, row->path, result, row, row->description, error);
     const double value = fl_measurement_value(result, row);
-    const int64_t whole = (int64_t)value;
-    if (row->kind == FL_MEASUREMENT_COUNT)
+    int64_t whole = 0;
+    if (row->kind == FL_MEASUREMENT_COUNT && fl_integer_of_number(value, &whole))
         return fl_run_file_write_integers(file, row->path, 0, NULL, &whole, row->units, row->description,
                                           error);
     return fl_run_file_write_doubles(file, row->path, 0, NULL, &value, row->units, row->description, error);
@@ -62,53 +63,50 @@ fl_status fl_run_record_write_comparison(fl_run_file *file, const char *root, co
 }
 
 /* The first dataset with an axis says how long it is; the others must agree. */
-static fl_status check_shape(const char *path, const fl_measurement *row, size_t rank, const size_t *shape,
-                             fl_text_result *sizes, fl_error *error) {
-    bool fits = rank == strlen(row->axes);
-    for (size_t i = 0; fits && i < rank; i++) {
+static fl_status read_array(fl_run_reader *reader, const char *path, const fl_measurement *row,
+                            fl_text_result *sizes, double **data, fl_error *error) {
+    const size_t rank = strlen(row->axes);
+    size_t shape[4] = {0};
+    for (size_t i = 0; i < rank; i++) shape[i] = fl_measurement_extent(sizes, row->axes[i]);
+    FL_TRY(fl_run_reader_array(reader, path, rank, shape, data, error));
+    for (size_t i = 0; i < rank; i++) {
         size_t *size = fl_measurement_axis(sizes, row->axes[i]);
         if (size != NULL && *size == 0) *size = shape[i];
-        fits = shape[i] > 0 && shape[i] == fl_measurement_extent(sizes, row->axes[i]);
+        if (fl_measurement_extent(sizes, row->axes[i]) == shape[i]) continue;
+        fl_memory_free(*data);
+        *data = NULL;
+        return fl_run_reader_refuse(reader, path, "an axis is not of the length that runs have", error);
     }
-    return fits
-               ? FL_OK
-               : fl_error_set(error, FL_ERROR_FORMAT, "%s: its shape does not fit the other datasets'", path);
+    return FL_OK;
 }
 
-/* A figure that is not there was not measured; time that was not taken is none. */
-static void set_single(fl_text_result *out, const fl_measurement *row, const double *value) {
+/* A figure that is not there was not measured; time that was not taken is none. False: no such count. */
+static bool set_single(fl_text_result *out, const fl_measurement *row, const double *value) {
     if (row->kind == FL_MEASUREMENT_FIGURE) {
         const double absent = row->pooling == FL_POOL_SUM ? 0.0 : (double)NAN;
         *fl_measurement_figure(out, row) = value != NULL ? *value : absent;
-    } else if (value != NULL && *value >= 0 && *value < 9e15) {
-        *fl_measurement_count(out, row) = (size_t)*value;
+    } else if (value != NULL) {
+        return fl_size_of_number(*value, fl_measurement_count(out, row));
     }
+    return true;
 }
 
 static fl_status read_row(fl_run_reader *reader, const char *root, const fl_measurement *row,
                           fl_text_result *out, fl_error *error) {
     char path[PATH_BYTES];
-    size_t rank = 0, shape[4] = {0};
     double *data = NULL;
     const bool is_array = row->kind == FL_MEASUREMENT_ARRAY || row->kind == FL_MEASUREMENT_ALIAS;
     snprintf(path, sizeof path, "%s%s", root, row->path);
     const bool there = fl_run_reader_has(reader, path);
     if (is_array && (!there || fl_measurement_values(out, row) != NULL)) return FL_OK;
-    if (there) {
-        FL_TRY(fl_run_reader_doubles(reader, path, &data, &rank, shape, error));
-        fl_status status = check_shape(path, row, rank, shape, out, error);
-        if (status != FL_OK) {
-            fl_memory_free(data);
-            return status;
-        }
-    }
+    if (there) FL_TRY(read_array(reader, path, row, out, &data, error));
     if (is_array) {
         *fl_measurement_array(out, row) = data;
         return FL_OK;
     }
-    set_single(out, row, data);
+    const bool fits = set_single(out, row, data);
     fl_memory_free(data);
-    return FL_OK;
+    return fits ? FL_OK : fl_run_reader_refuse(reader, path, "is no count", error);
 }
 
 static fl_status read_rows(fl_run_reader *reader, const char *root, fl_text_result *out, fl_error *error) {

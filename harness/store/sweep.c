@@ -701,6 +701,6 @@ fl_status fl_sweep_list_unfinished(const char *directory, char ***ids, size_t *c
 }
 
 void fl_sweep_list_release(char **ids, size_t count) {
-    for (size_t i = 0; i < count; i++) fl_memory_free(ids[i]);
+    for (size_t i = 0; ids != NULL && i < count; i++) fl_memory_free(ids[i]);
     fl_memory_free(ids);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
 #include "harness/eval/task_columns.h"
 
 enum { GROUP_BYTES = 256, PATH_BYTES = 384 };
@@ -115,7 +116,8 @@ fl_status fl_task_record_write(fl_run_file *file, const fl_task_result *result, 
 }
 
 /* The metrics of these forms are made of columns that others do not have. */
-static fl_status check_columns(const fl_task_config *config, const fl_task_result *result, fl_error *error) {
+static fl_status check_columns(const fl_run_reader *reader, const fl_task_config *config,
+                               const fl_task_result *result, fl_error *error) {
     const fl_task_form form = config->kind->form;
     const bool scored = form != FL_TASK_PAGES && form != FL_TASK_TEXT;
     const struct {
@@ -142,66 +144,52 @@ static fl_status check_columns(const fl_task_config *config, const fl_task_resul
     };
     for (size_t i = 0; i < COUNT(columns); i++) {
         if (!columns[i].needed || columns[i].data != NULL) continue;
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "/tasks/%s/items has no %s", config->label,
-                            columns[i].name);
+        char path[PATH_BYTES];
+        snprintf(path, sizeof path, "/tasks/%s/items/%s", config->label, columns[i].name);
+        return fl_run_reader_refuse(reader, path, "is not there: it cannot be pooled without", error);
     }
     return FL_OK;
 }
 
-static fl_status misfit(const char *path, fl_error *error) {
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s: does not fit the other columns", path);
+static fl_status as_integers(fl_run_reader *reader, const double *values, size_t count, const char *path,
+                             int64_t **out, fl_error *error) {
+    FL_TRY(FL_ALLOCATE(out, count, error));
+    for (size_t i = 0; i < count; i++) {
+        if (!fl_integer_of_number(values[i], &(*out)[i]))
+            return fl_run_reader_refuse(reader, path, "holds what is no whole number", error);
+    }
+    return FL_OK;
 }
 
 /* The first column says how many items there are, the first of choices how many choices. */
-static bool column_fits(const fl_task_column *column, size_t rank, const size_t *shape, fl_task_result *out) {
-    if (rank != (column->per_choice ? 2u : 1u)) return false;
-    if (column->per_choice && out->choices == 0) out->choices = shape[1];
-    return shape[0] == out->count && (!column->per_choice || shape[1] == out->choices);
-}
-
-static fl_status as_integers(const double *values, size_t count, const char *path, int64_t **out,
-                             fl_error *error) {
-    FL_TRY(FL_ALLOCATE(out, count, error));
-    for (size_t i = 0; i < count; i++) {
-        if (!(fabs(values[i]) < 9e15)) return misfit(path, error);
-        (*out)[i] = (int64_t)values[i];
-    }
-    return FL_OK;
-}
-
 static fl_status read_column(fl_run_reader *reader, const char *group, const fl_task_column *column,
                              fl_task_result *out, fl_error *error) {
     char path[PATH_BYTES];
-    size_t rank = 0, shape[4] = {0};
+    size_t shape[2] = {out->count, out->choices};
     double *values = NULL;
     snprintf(path, sizeof path, "%s/items/%s", group, column->name);
     if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_doubles(reader, path, &values, &rank, shape, error));
-    if (out->count == 0 && rank > 0) out->count = shape[0];
-    fl_status status = column_fits(column, rank, shape, out) ? FL_OK : misfit(path, error);
-    if (status == FL_OK && !column->is_integer) {
+    FL_TRY(fl_run_reader_array(reader, path, column->per_choice ? 2 : 1, shape, &values, error));
+    out->count = shape[0];
+    out->choices = shape[1];
+    if (!column->is_integer) {
         fl_task_column_set(column, out, values);
         return FL_OK;
     }
-    if (status == FL_OK) {
-        int64_t *integers = NULL;
-        const size_t count = out->count * (column->per_choice ? out->choices : 1);
-        status = as_integers(values, count, path, &integers, error);
-        fl_task_column_set(column, out, integers);
-    }
+    int64_t *integers = NULL;
+    const size_t count = out->count * (column->per_choice ? out->choices : 1);
+    fl_status status = as_integers(reader, values, count, path, &integers, error);
+    fl_task_column_set(column, out, integers);
     fl_memory_free(values);
     return status;
 }
 
-/* *texts stays NULL when there are none of this name; else `expected` of them (0: any number, in *count). */
-static fl_status read_texts(fl_run_reader *reader, const char *group, const char *name, size_t expected,
-                            char ***texts, size_t *count, fl_error *error) {
+/* *texts stays NULL when there are none of this name. */
+static fl_status read_texts(fl_run_reader *reader, const char *group, const char *name, size_t count,
+                            char ***texts, fl_error *error) {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", group, name);
-    *count = 0;
-    if (!fl_run_reader_has(reader, path)) return FL_OK;
-    FL_TRY(fl_run_reader_texts(reader, path, texts, count, error));
-    return expected == 0 || *count == expected ? FL_OK : misfit(path, error);
+    return fl_run_reader_has(reader, path) ? fl_run_reader_column(reader, path, count, texts, error) : FL_OK;
 }
 
 static void free_texts(char **texts, size_t count) {
@@ -211,10 +199,12 @@ static void free_texts(char **texts, size_t count) {
 
 static fl_status read_subjects(fl_run_reader *reader, const char *group, fl_task_result *out,
                                fl_error *error) {
-    char **names = NULL;
+    char path[PATH_BYTES], **names = NULL;
     size_t count = 0;
-    fl_status status = read_texts(reader, group, "subjects/name", 0, &names, &count, error);
-    if (status == FL_OK) status = FL_ALLOCATE(&out->subjects, count, error);
+    snprintf(path, sizeof path, "%s/subjects/name", group);
+    if (!fl_run_reader_has(reader, path)) return FL_OK;
+    FL_TRY(fl_run_reader_texts(reader, path, &names, &count, error));
+    fl_status status = FL_ALLOCATE(&out->subjects, count, error);
     for (size_t s = 0; status == FL_OK && s < count; s++) {
         out->subjects[s].name = names[s];
         names[s] = NULL;
@@ -225,8 +215,8 @@ static fl_status read_subjects(fl_run_reader *reader, const char *group, fl_task
 }
 
 /* Items come subject by subject, so the one of the item before is looked at first. */
-static fl_status find_subject(const fl_task_result *out, const char *group, const char *name, size_t item,
-                              fl_error *error) {
+static fl_status find_subject(const fl_run_reader *reader, const char *group, const char *name, size_t item,
+                              fl_task_result *out, fl_error *error) {
     const size_t start = item > 0 ? (size_t)out->subject[item - 1] : 0;
     for (size_t i = 0; i < out->subject_count; i++) {
         const size_t subject = (start + i) % out->subject_count;
@@ -234,34 +224,27 @@ static fl_status find_subject(const fl_task_result *out, const char *group, cons
         out->subject[item] = (int64_t)subject;
         return FL_OK;
     }
-    return fl_error_set(error, FL_ERROR_FORMAT, "%s: an item's subject \"%s\" is not in its list", group,
-                        name);
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/items/subject", group);
+    return fl_run_reader_refuse(reader, path, "an item's subject is not in /subjects/name", error);
 }
 
 static fl_status read_item_texts(fl_run_reader *reader, const char *group, fl_task_result *out,
                                  fl_error *error) {
     char **names = NULL, **hashes = NULL;
-    size_t name_count = 0, hash_count = 0, answer_count = 0;
     fl_status status = FL_OK;
-    FL_TRY_DONE(status, read_texts(reader, group, "items/subject", out->count, &names, &name_count, error));
+    FL_TRY_DONE(status, read_texts(reader, group, "items/subject", out->count, &names, error));
     if (names != NULL) FL_TRY_DONE(status, FL_ALLOCATE(&out->subject, out->count, error));
     for (size_t i = 0; names != NULL && i < out->count; i++)
-        FL_TRY_DONE(status, find_subject(out, group, names[i], i, error));
-    FL_TRY_DONE(status,
-                read_texts(reader, group, "items/document_hash", out->count, &hashes, &hash_count, error));
+        FL_TRY_DONE(status, find_subject(reader, group, names[i], i, out, error));
+    FL_TRY_DONE(status, read_texts(reader, group, "items/document_hash", out->count, &hashes, error));
     if (hashes != NULL) FL_TRY_DONE(status, FL_ALLOCATE(&out->document_hash, out->count, error));
     for (size_t i = 0; hashes != NULL && i < out->count; i++)
         snprintf(out->document_hash[i].text, sizeof out->document_hash[i].text, "%s", hashes[i]);
-    char **answers = NULL;
-    status = read_texts(reader, group, "items/answer", out->count, &answers, &answer_count, error);
-    if (status == FL_OK) {
-        out->answer = answers;
-    } else {
-        free_texts(answers, answer_count);
-    }
+    status = read_texts(reader, group, "items/answer", out->count, &out->answer, error);
 done:
-    free_texts(names, name_count);
-    free_texts(hashes, hash_count);
+    free_texts(names, out->count);
+    free_texts(hashes, out->count);
     return status;
 }
 
@@ -270,13 +253,13 @@ static fl_status read_counts(fl_run_reader *reader, const char *group, fl_task_r
     FL_TRY(fl_run_reader_attribute_number(reader, group, "prompt_tokens", &asked, error));
     FL_TRY(fl_run_reader_attribute_number(reader, group, "computed_tokens", &computed, error));
     FL_TRY(fl_run_reader_attribute_number(reader, group, "seconds", &out->counts.seconds, error));
-    if (!(asked >= 0 && asked < 9e15 && computed >= 0 && computed < 9e15))
-        return fl_error_set(error, FL_ERROR_FORMAT, "%s: token counts that are none", group);
-    out->counts.asked_tokens = (size_t)asked;
-    out->counts.computed_tokens = (size_t)computed;
+    if (!fl_size_of_number(asked, &out->counts.asked_tokens) ||
+        !fl_size_of_number(computed, &out->counts.computed_tokens))
+        return fl_run_reader_refuse(reader, group, "token counts that are none", error);
     char *hash = NULL;
-    if (fl_run_reader_attribute_text(reader, group, "data_hash", &hash, NULL) == FL_OK)
-        snprintf(out->data_hash.text, sizeof out->data_hash.text, "%s", hash);
+    if (!fl_run_reader_has_attribute(reader, group, "data_hash")) return FL_OK;
+    FL_TRY(fl_run_reader_attribute_text(reader, group, "data_hash", &hash, error));
+    snprintf(out->data_hash.text, sizeof out->data_hash.text, "%s", hash);
     fl_memory_free(hash);
     return FL_OK;
 }
@@ -288,14 +271,14 @@ static fl_status read_task(fl_run_reader *reader, const fl_task_config *config, 
     const fl_task_column *table = fl_task_columns(&columns);
     snprintf(group, sizeof group, "/tasks/%s", config->label);
     if (!fl_run_reader_has(reader, group))
-        return fl_error_set(error, FL_ERROR_ARGUMENT, "has no results of the task %s", config->label);
+        return fl_run_reader_refuse(reader, group, "is not there: the task has no results", error);
     FL_TRY(fl_memory_copy_string(&out->name, config->name, error));
     FL_TRY(fl_memory_copy_string(&out->label, config->label, error));
     for (size_t c = 0; c < columns; c++) FL_TRY(read_column(reader, group, &table[c], out, error));
     FL_TRY(read_subjects(reader, group, out, error));
     FL_TRY(read_item_texts(reader, group, out, error));
     FL_TRY(read_counts(reader, group, out, error));
-    return check_columns(config, out, error);
+    return check_columns(reader, config, out, error);
 }
 
 fl_status fl_task_record_read(fl_run_reader *reader, const fl_task_config *config, fl_task_result *out,

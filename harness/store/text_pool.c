@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/base/memory.h"
+#include "harness/base/whole_number.h"
 #include "harness/measure/measurements.h"
 
 /* Elements before the axis of positions. */
@@ -110,7 +111,7 @@ static void pool_single(const fl_text_result *results, size_t count, const fl_me
                         fl_text_result *out) {
     const double value = pool_value(results, count, out, row);
     if (row->kind == FL_MEASUREMENT_COUNT)
-        *fl_measurement_count(out, row) = (size_t)value;
+        fl_size_of_number(trunc(value), fl_measurement_count(out, row)); /* of nothing: stays 0 */
     else
         *fl_measurement_figure(out, row) = value;
 }
