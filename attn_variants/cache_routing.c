@@ -144,23 +144,12 @@ fl_route_step fl_routed_cache_choose(fl_routed_cache *cache, size_t kv_head, siz
     return (fl_route_step){FL_ROUTE_REPLACED, lowest, written};
 }
 
-bool fl_route_is_static(fl_route route) {
-    return route != FL_ROUTE_SELF_RECALL && route != FL_ROUTE_ATTENTION_MASS;
-}
-
-static double norm(size_t n, const float *x) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-    return sqrt(sum);
-}
-
 double fl_route_static_score(fl_route route, uint64_t seed, size_t layer, size_t kv_head, size_t position,
-                             size_t head_dim, const float *key, const float *value) {
+                             double length) {
     switch (route) {
     case FL_ROUTE_KEY_NORM:
-        return norm(head_dim, key);
     case FL_ROUTE_VALUE_NORM:
-        return norm(head_dim, value);
+        return length;
     case FL_ROUTE_RANDOM:
         return (double)(fl_random_hash(seed, layer, kv_head, position) >> 11) * 0x1.0p-53;
     case FL_ROUTE_RECENCY:

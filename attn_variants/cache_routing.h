@@ -59,10 +59,8 @@ fl_route_step fl_routed_cache_fill(fl_routed_cache *cache, size_t kv_head, size_
 fl_route_step fl_routed_cache_choose(fl_routed_cache *cache, size_t kv_head, size_t position, const double *scores,
                                      double leaving_score);
 
-/* Whether a route's scores belong to the token and can be decided without state or attention. */
-bool fl_route_is_static(fl_route route);
-/* Such a score. key, value [D] as they stand after RoPE, before convolution and unit length. */
-double fl_route_static_score(fl_route route, uint64_t seed, size_t layer, size_t kv_head, size_t position,
-                             size_t head_dim, const float *key, const float *value);
+/* A score that belongs to the token. length: of its key or value as the route says, as they stand after RoPE, before convolution
+ * and unit length; other routes do not look at it. */
+double fl_route_static_score(fl_route route, uint64_t seed, size_t layer, size_t kv_head, size_t position, double length);
 
 #endif

@@ -161,6 +161,7 @@ void fl_mixer_reset(fl_mixer *mixer) {
     else
         fl_compute_fill(plan->compute, mixer->state, plan->shape.query_heads * plan->state_floats, 0.0);
     fl_compute_fill(plan->compute, mixer->pending_block, pending_floats(plan), 0.0);
+    fl_compute_fill(plan->compute, mixer->cached_block, cached_floats(plan), 0.0);
     for (size_t i = 0; i < 3; i++)
         fl_compute_fill(plan->compute, mixer->history[i], history_floats(plan, i), 0.0);
 }

@@ -81,7 +81,7 @@ static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, fl_mixer_scr
 }
 
 static size_t host_bytes(const fl_mixer_plan *plan, size_t block) {
-    return block * plan->shape.kv_heads * (sizeof(fl_route_step) + sizeof(int32_t));
+    return block * plan->shape.kv_heads * 2 * sizeof(int32_t);
 }
 
 /* Plans the scratch and finds memory for it, which is given back by the two calls that know it, also after a
@@ -93,8 +93,8 @@ static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, fl_mixe
     fl_carver carver = {lent->memory, 0};
     carve_scratch(plan, scratch, &carver);
     FL_TRY(fl_memory_allocate(&scratch->host, host_bytes(plan, block), 1, error));
-    scratch->steps = scratch->host;
-    scratch->written = (int32_t *)(scratch->steps + entries);
+    scratch->slots = scratch->host;
+    scratch->written = scratch->slots + entries;
     return FL_OK;
 }
 

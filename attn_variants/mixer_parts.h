@@ -73,7 +73,7 @@ struct fl_mixer {
     fl_exact_set exact;
     float *pending_block, *cached_block;
     fl_write_rows pending;      /* [delay] rows; the write of position p waits in row p % delay, zeros where there is none */
-    fl_write_rows cached;       /* [budget] rows by slot, + 1 as scratch for the candidate that leaves */
+    fl_write_rows cached;       /* [budget] rows by slot, zeros where free, + 1 as scratch for the candidate that leaves */
     fl_routed_cache cache;
     float *history[3];          /* [kernel - 1][H or Hkv][D] of q, k, v */
 };
@@ -89,7 +89,7 @@ typedef struct fl_mixer_scratch {
     float *stream_block;                       /* rows of the stream */
     float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
     void *host;                                /* memory of the two below, an fl_memory block */
-    fl_route_step *steps;                      /* [Hkv][T] */
+    int32_t *slots;                            /* [Hkv][T] slot whose row a step exchanges, -1 = none */
     int32_t *written;                          /* [Hkv][T] position that each step writes, -1 where nothing is */
 } fl_mixer_scratch;
 

@@ -17,6 +17,7 @@
 #include "harness/base/status.h"
 #include "harness/base/threads.h"
 #include "harness/compute/array.h"
+#include "harness/compute/cache_rows.h"
 #include "harness/compute/gates.h"
 #include "harness/compute/logits.h"
 #include "harness/compute/merge.h"
@@ -158,6 +159,13 @@ typedef struct fl_compute_ops {
 
     /* Heads that share a source: to [T][sources][D] += the sum, in order, of its heads' x [T][H][D]. */
     void (*add_heads)(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to);
+
+    /* A routed cache's rows (cache_rows.h). row_lengths: lengths [heads][rows] float64 = ||x||, x [heads][rows][dim], of which a head
+     * begins every head_stride numbers. */
+    void (*row_lengths)(fl_compute *, size_t heads, size_t rows, size_t dim, const float *x, size_t head_stride, double *lengths);
+    void (*token_attention)(fl_compute *, const fl_token_attention_call *);
+    void (*recall_errors)(fl_compute *, const fl_recall_call *);
+    void (*exchange_rows)(fl_compute *, const fl_exchange_call *);
 
     /* The short convolution (short_conv.h). remember: moves the last kernel - 1 tokens of history and input into history.
      * backward: over one whole sequence. */

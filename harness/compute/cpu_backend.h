@@ -155,6 +155,12 @@ size_t fl_cpu_own_steps_backward_bytes(fl_compute *, size_t tokens, size_t state
 void fl_cpu_add_heads(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim,
                       const float *x, float *to);
 
+void fl_cpu_row_lengths(fl_compute *, size_t heads, size_t rows, size_t dim, const float *x,
+                        size_t head_stride, double *lengths);
+void fl_cpu_token_attention(fl_compute *, const fl_token_attention_call *);
+void fl_cpu_recall_errors(fl_compute *, const fl_recall_call *);
+void fl_cpu_exchange_rows(fl_compute *, const fl_exchange_call *);
+
 void fl_cpu_short_conv(fl_compute *, const fl_short_conv_call *);
 void fl_cpu_short_conv_remember(fl_compute *, const fl_short_conv_call *, float *history);
 void fl_cpu_short_conv_backward(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);

@@ -31,16 +31,6 @@ void fl_write_row_clear(const fl_write_layout *layout, const fl_write_rows *rows
     }
 }
 
-void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
-                       const fl_write_rows *from, size_t from_row, size_t head) {
-    for (int i = 0; i < FL_WRITE_PARTS; i++) {
-        enum fl_write_part part = (enum fl_write_part)i;
-        float *target = fl_write_row(layout, to, part, head, to_row);
-        if (target == NULL) continue;
-        memcpy(target, fl_write_row(layout, from, part, head, from_row), layout->width[i] * sizeof *target);
-    }
-}
-
 void fl_write_rows_copy(fl_compute *compute, const fl_write_layout *layout, const fl_write_rows *to,
                         size_t to_row, const fl_write_rows *from, size_t from_row, size_t count) {
     for (int i = 0; i < FL_WRITE_PARTS; i++) {
@@ -50,21 +40,6 @@ void fl_write_rows_copy(fl_compute *compute, const fl_write_layout *layout, cons
         fl_compute_copy_rows(compute, fl_write_row(layout, to, part, 0, to_row), to->rows * width,
                              fl_write_row(layout, from, part, 0, from_row), from->rows * width, layout->heads,
                              count * width);
-    }
-}
-
-void fl_write_row_swap(const fl_write_layout *layout, const fl_write_rows *a, size_t a_row,
-                       const fl_write_rows *b, size_t b_row, size_t head) {
-    for (int i = 0; i < FL_WRITE_PARTS; i++) {
-        enum fl_write_part part = (enum fl_write_part)i;
-        float *x = fl_write_row(layout, a, part, head, a_row);
-        float *y = fl_write_row(layout, b, part, head, b_row);
-        if (x == NULL) continue;
-        for (size_t j = 0; j < layout->width[i]; j++) {
-            float kept = x[j];
-            x[j] = y[j];
-            y[j] = kept;
-        }
     }
 }
 

@@ -44,10 +44,6 @@ float *fl_write_row(const fl_write_layout *layout, const fl_write_rows *rows, en
                     size_t row);
 
 void fl_write_row_clear(const fl_write_layout *layout, const fl_write_rows *rows, size_t head, size_t row);
-void fl_write_row_copy(const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
-                       const fl_write_rows *from, size_t from_row, size_t head);
-void fl_write_row_swap(const fl_write_layout *layout, const fl_write_rows *a, size_t a_row, const fl_write_rows *b,
-                       size_t b_row, size_t head);
 /* `count` consecutive rows of every head; the two must not overlap. */
 void fl_write_rows_copy(struct fl_compute *compute, const fl_write_layout *layout, const fl_write_rows *to, size_t to_row,
                         const fl_write_rows *from, size_t from_row, size_t count);

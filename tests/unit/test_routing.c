@@ -131,13 +131,13 @@ static void test_a_heap_of_thousands_decides_like_a_search(void **state) {
 
 static void test_random_scores_depend_on_seed_layer_head_and_position(void **state) {
     (void)state;
-    double base = fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 4, 0, NULL, NULL);
+    double base = fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 4, 0.0);
     assert_true(base >= 0.0 && base < 1.0);
-    assert_true(base == fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 4, 0, NULL, NULL));
-    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 2, 2, 3, 4, 0, NULL, NULL));
-    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 3, 3, 4, 0, NULL, NULL));
-    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 4, 4, 0, NULL, NULL));
-    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 5, 0, NULL, NULL));
+    assert_true(base == fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 4, 0.0));
+    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 2, 2, 3, 4, 0.0));
+    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 3, 3, 4, 0.0));
+    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 4, 4, 0.0));
+    assert_true(base != fl_route_static_score(FL_ROUTE_RANDOM, 1, 2, 3, 5, 0.0));
 }
 
 /* Layer cases: attention mass that does replace cached tokens. */
