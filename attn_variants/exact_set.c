@@ -56,8 +56,10 @@ static void move_entry(fl_exact_set *to, size_t to_index, const fl_exact_set *fr
                        size_t kv_head) {
     size_t bytes = to->head_dim * sizeof(float);
     size_t target = kv_head * to->capacity + to_index, source = kv_head * from->capacity + from_index;
-    memmove(to->key + target * to->head_dim, from->key + source * to->head_dim, bytes);
-    memmove(to->value + target * to->head_dim, from->value + source * to->head_dim, bytes);
+    memmove(fl_array_host(to->key) + target * to->head_dim, fl_array_host(from->key) + source * to->head_dim,
+            bytes);
+    memmove(fl_array_host(to->value) + target * to->head_dim,
+            fl_array_host(from->value) + source * to->head_dim, bytes);
     if (to->weighs) to->mass[target] = from->mass[source];
     if (!to->per_head && kv_head > 0) return;
     to->position[target] = from->position[source];
@@ -119,8 +121,8 @@ void fl_exact_set_append(fl_exact_set *set, const float *key, const float *value
     size_t bytes = set->head_dim * sizeof(float);
     for (size_t head = 0; head < set->kv_heads; head++) {
         size_t entry = head * set->capacity + at;
-        memcpy(set->key + entry * set->head_dim, key + head * set->head_dim, bytes);
-        memcpy(set->value + entry * set->head_dim, value + head * set->head_dim, bytes);
+        memcpy(fl_array_host(set->key) + entry * set->head_dim, key + head * set->head_dim, bytes);
+        memcpy(fl_array_host(set->value) + entry * set->head_dim, value + head * set->head_dim, bytes);
         if (set->weighs) set->mass[entry] = 0.0;
         if (!set->per_head && head > 0) continue;
         set->position[entry] = position;
@@ -143,12 +145,12 @@ size_t fl_exact_set_find(const fl_exact_set *set, size_t kv_head, size_t positio
     return low;
 }
 
-const float *fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index) {
-    return set->key + (kv_head * set->capacity + index) * set->head_dim;
+fl_array fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index) {
+    return fl_array_from(set->key, (kv_head * set->capacity + index) * set->head_dim);
 }
 
-const float *fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index) {
-    return set->value + (kv_head * set->capacity + index) * set->head_dim;
+fl_array fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index) {
+    return fl_array_from(set->value, (kv_head * set->capacity + index) * set->head_dim);
 }
 
 void fl_exact_set_expire(fl_exact_set *set, size_t kv_head, size_t position, size_t step) {

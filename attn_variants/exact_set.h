@@ -21,7 +21,7 @@ typedef struct fl_exact_set {
     bool per_head;       /* lifetimes of every KV head's own */
     bool weighs;         /* keeps the softmax probability every key has received */
     size_t count, capacity;
-    float *key, *value;  /* [Hkv][capacity][D] */
+    fl_array key, value;  /* [Hkv][capacity][D] */
     size_t *position;    /* [per_head ? Hkv : 1][capacity] */
     size_t *expiry;      /* the same */
     double *mass;        /* [Hkv][capacity], or NULL */
@@ -42,8 +42,8 @@ void fl_exact_set_append(fl_exact_set *set, const float *key, const float *value
 
 /* Index of the entry at `position` of a KV head; asserted to be there. */
 size_t fl_exact_set_find(const fl_exact_set *set, size_t kv_head, size_t position);
-const float *fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index);
-const float *fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index);
+fl_array fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index);
+fl_array fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index);
 /* The token at `position` is visible no more from step `step` on. */
 void fl_exact_set_expire(fl_exact_set *set, size_t kv_head, size_t position, size_t step);
 

@@ -13,7 +13,7 @@ static fl_status add_share(fl_exact_shares *shares, const fl_attention_shape *sh
                            fl_exact_share **out, fl_error *error) {
     fl_exact_share *share = &shares->shares[shares->count];
     FL_TRY(fl_compute_floats(shares->compute, share_floats(shape, tokens), &share->output, error));
-    share->log_sum_exp = share->output + tokens * shape->query_heads * shape->head_dim;
+    share->log_sum_exp = fl_array_from(share->output, tokens * shape->query_heads * shape->head_dim);
     shares->count++;
     *out = share;
     return FL_OK;

@@ -9,12 +9,13 @@
 
 fl_mixer_tensor fl_mixer_tensor_find(const fl_mixer_plan *plan, const char *name) {
     const fl_mechanism_tensor *entry = fl_mechanism_find_tensor(plan->mechanism, name);
-    if (entry == NULL) return (fl_mixer_tensor){NULL, NULL};
-    return (fl_mixer_tensor){plan->mechanism->layer[plan->layer] + entry->offset, entry};
+    if (entry == NULL) return (fl_mixer_tensor){fl_array_none, NULL};
+    return (fl_mixer_tensor){fl_array_of(plan->mechanism->layer[plan->layer] + entry->offset), entry};
 }
 
-float *fl_mixer_tensor_gradient(fl_mixer_tensor tensor, float *parameters) {
-    return parameters == NULL || tensor.entry == NULL ? NULL : parameters + tensor.entry->offset;
+fl_array fl_mixer_tensor_gradient(fl_mixer_tensor tensor, fl_array parameters) {
+    return !fl_array_is(parameters) || tensor.entry == NULL ? fl_array_none
+                                                            : fl_array_from(parameters, tensor.entry->offset);
 }
 
 static void find_convolution(fl_mixer_plan *plan) {
@@ -83,7 +84,7 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     for (size_t i = 0; i < rule->parameter_count; i++) {
         if (!fl_rule_parameter_used(rule, i, variant->rule_options)) continue;
         plan->rule_tensors[i] = fl_mixer_tensor_find(plan, rule->parameters[i].name);
-        plan->rule_layer.parameters[i] = plan->rule_tensors[i].values;
+        plan->rule_layer.parameters[i] = fl_array_host(plan->rule_tensors[i].values);
     }
 }
 
@@ -211,8 +212,8 @@ size_t fl_mixer_exact_bytes(const fl_mixer *mixer) {
     return tokens * plan->shape.kv_heads * plan->shape.head_dim * 2 * sizeof(float);
 }
 
-const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim) {
-    if (!mixer->plan.linear || mixer->plan.own) return NULL;
+fl_array fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim) {
+    if (!mixer->plan.linear || mixer->plan.own) return fl_array_none;
     *value_dim = mixer->plan.value_dim;
     *key_dim = mixer->plan.key_dim;
     return mixer->state;
@@ -222,12 +223,12 @@ size_t fl_mixer_state_floats(const fl_mixer *mixer) {
     return mixer->plan.linear ? mixer->plan.state_floats : 0;
 }
 
-const float *fl_mixer_state_block(const fl_mixer *mixer) {
-    return mixer->plan.linear ? mixer->state : NULL;
+fl_array fl_mixer_state_block(const fl_mixer *mixer) {
+    return mixer->plan.linear ? mixer->state : fl_array_none;
 }
 
-void fl_mixer_begin(fl_mixer *mixer, const float *initial_state) {
-    if (initial_state == NULL || !mixer->plan.linear) return;
+void fl_mixer_begin(fl_mixer *mixer, fl_array initial_state) {
+    if (!fl_array_is(initial_state) || !mixer->plan.linear) return;
     assert(mixer->position == 0);
     fl_compute_copy(mixer->plan.compute, mixer->state, initial_state,
                     mixer->plan.shape.query_heads * mixer->plan.state_floats);

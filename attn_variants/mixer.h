@@ -27,25 +27,25 @@ typedef struct fl_mixer fl_mixer;
  * queries, keys and values: the first call that is handed it fills it, the next ones read it. The arrays are the caller's. */
 typedef struct fl_exact_share {
     bool filled;
-    float *output;       /* [T][H][D] */
-    float *log_sum_exp;  /* [T][H] */
+    fl_array output;       /* [T][H][D] */
+    fl_array log_sum_exp;  /* [T][H] */
 } fl_exact_share;
 
 typedef struct fl_mixer_call {
     size_t tokens;       /* T new tokens; their positions follow those already seen */
-    const float *query;  /* [T][H][D]  after q/k norm and RoPE */
-    const float *key;    /* [T][Hkv][D] */
-    const float *value;  /* [T][Hkv][D] */
-    const float *input;  /* [T][E]  the attention block's input after the input norm: gates and beta come from it; may be
+    fl_array query;  /* [T][H][D]  after q/k norm and RoPE */
+    fl_array key;    /* [T][Hkv][D] */
+    fl_array value;  /* [T][Hkv][D] */
+    fl_array input;  /* [T][E]  the attention block's input after the input norm: gates and beta come from it; may be
                           * NULL when nothing is projected */
-    float *output;       /* [T][H][D] */
+    fl_array output;       /* [T][H][D] */
     /* optional, NULL = not wanted */
-    float *state_norm;   /* [H][T] Frobenius norm of S_t */
+    fl_array state_norm;   /* [H][T] Frobenius norm of S_t */
     int32_t *written;    /* [Hkv][T] position written to the state at that step, -1 = none */
-    float *gate;         /* [T][H][1 or D] every token's gate as the rule sees it (log a for most), when the rule takes one */
-    float *beta;         /* [T][H] likewise */
+    fl_array gate;         /* [T][H][1 or D] every token's gate as the rule sees it (log a for most), when the rule takes one */
+    fl_array beta;         /* [T][H] likewise */
     fl_exact_share *exact; /* of exactly these tokens */
-    const float *initial_state; /* as fl_mixer_state_floats says: instead of the rule's own, which is zeros for most. Of a fresh
+    fl_array initial_state; /* as fl_mixer_state_floats says: instead of the rule's own, which is zeros for most. Of a fresh
                             * mixer's first call only; constant for the backward pass */
     fl_recurrence_mode mode; /* for tests; FL_RECURRENCE_AUTO otherwise */
 } fl_mixer_call;
@@ -68,11 +68,11 @@ size_t fl_mixer_position(const fl_mixer *mixer);
 size_t fl_mixer_state_bytes(const fl_mixer *mixer);
 size_t fl_mixer_exact_bytes(const fl_mixer *mixer);
 /* [H][Dv][Dk], for logs and tests; NULL for rules without a state. */
-const float *fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim);
+fl_array fl_mixer_state(const fl_mixer *mixer, size_t *value_dim, size_t *key_dim);
 /* Floats of a head's state: Dv x Dk (Dv with the normaliser's channel), or what the rule's own step keeps; 0 without a state. */
 size_t fl_mixer_state_floats(const fl_mixer *mixer);
 /* [H][fl_mixer_state_floats], of any rule; NULL without a state. */
-const float *fl_mixer_state_block(const fl_mixer *mixer);
+fl_array fl_mixer_state_block(const fl_mixer *mixer);
 /* Number of tokens the state has received so far (of KV head 0), for the "context reached the state" share. */
 size_t fl_mixer_tokens_written(const fl_mixer *mixer);
 

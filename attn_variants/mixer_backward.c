@@ -10,20 +10,20 @@
 typedef struct fl_backward_work {
     const fl_mixer_block *block;
     const fl_mixer_plan *plan;
-    float *parameters;  /* the caller's block, or NULL */
-    bool inputs;        /* query, key and value below are wanted; else they and what leads to them are NULL */
-    float *merged_read; /* [H][T*m][Dv] */
-    float *merged_exact, *merged_log, *merged_largest; /* [T][H][D], [T][H], [T][H] */
-    float *stream_query;                               /* [H][T*m][Dk] */
+    fl_array parameters; /* the caller's block, or NULL */
+    bool inputs; /* query, key and value below are wanted; else they and what leads to them are NULL */
+    fl_array merged_read;                              /* [H][T*m][Dv] */
+    fl_array merged_exact, merged_log, merged_largest; /* [T][H][D], [T][H], [T][H] */
+    fl_array stream_query;                             /* [H][T*m][Dk] */
     fl_write_rows stream;                              /* by step */
-    int32_t *row_of;  /* [Hkv][T], with a routed cache: the step at which a token is written, -1 = never */
-    float *linear[3]; /* [T][H][D] of q, k, v as prepare saw them */
-    float *projected[FL_PROJECTIONS]; /* [T][H][width]; with respect to the activated value, then to the raw
+    int32_t *row_of;    /* [Hkv][T], with a routed cache: the step at which a token is written, -1 = never */
+    fl_array linear[3]; /* [T][H][D] of q, k, v as prepare saw them */
+    fl_array projected[FL_PROJECTIONS]; /* [T][H][width]; with respect to the activated value, then to the raw
                                          one */
-    float *low;                       /* [T][largest rank] */
-    float *key_rows, *value_rows;     /* layout of the exact set */
-    float *query, *key, *value;       /* [T][H][D], [T][Hkv][D] */
-    float *stream_block;              /* memory of stream */
+    fl_array low;                       /* [T][largest rank] */
+    fl_array key_rows, value_rows;      /* layout of the exact set */
+    fl_array query, key, value;         /* [T][H][D], [T][Hkv][D] */
+    fl_array stream_block;              /* memory of stream */
 } fl_backward_work;
 
 static fl_status allocate_linear(fl_backward_work *work, fl_error *error) {
@@ -78,10 +78,10 @@ static fl_status allocate_work(fl_backward_work *work, fl_error *error) {
 
 static void release_work(fl_backward_work *work) {
     fl_compute *compute = work->plan->compute;
-    float *pieces[] = {work->merged_read,  work->merged_exact, work->merged_log,  work->merged_largest,
-                       work->stream_query, work->linear[0],    work->linear[1],   work->linear[2],
-                       work->low,          work->key_rows,     work->value_rows,  work->query,
-                       work->key,          work->value,        work->stream_block};
+    fl_array pieces[] = {work->merged_read,  work->merged_exact, work->merged_log,  work->merged_largest,
+                         work->stream_query, work->linear[0],    work->linear[1],   work->linear[2],
+                         work->low,          work->key_rows,     work->value_rows,  work->query,
+                         work->key,          work->value,        work->stream_block};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_compute_release(compute, pieces[i]);
     for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_compute_release(compute, work->projected[i]);
     fl_memory_free(work->row_of);
@@ -89,27 +89,28 @@ static void release_work(fl_backward_work *work) {
 
 /* Merge and exact set. */
 
-static void merge_backward(fl_backward_work *work, const float *gradient_output) {
+static void merge_backward(fl_backward_work *work, fl_array gradient_output) {
     const fl_mixer_plan *plan = work->plan;
     fl_merge_call call = fl_mixer_merge_call(work->block);
     size_t last = (plan->micro_steps - 1) * plan->value_dim;
-    fl_merge_gradients gradients = {.output = gradient_output,
-                                    .read = plan->linear ? work->merged_read + last : NULL,
-                                    .exact = work->merged_exact,
-                                    .log_sum_exp = work->merged_log,
-                                    .largest = work->merged_largest,
-                                    .window_factor =
-                                        fl_mixer_tensor_gradient(plan->window_factor, work->parameters)};
+    fl_merge_gradients gradients = {
+        .output = gradient_output,
+        .read = plan->linear ? fl_array_from(work->merged_read, last) : fl_array_none,
+        .exact = work->merged_exact,
+        .log_sum_exp = work->merged_log,
+        .largest = work->merged_largest,
+        .window_factor = fl_mixer_tensor_gradient(plan->window_factor, work->parameters)};
     plan->compute->ops->merge_backward(plan->compute, &call, &gradients);
 }
 
 /* Rows of the exact set back to tokens: in a fresh mixer entry i is token i. */
-static void rows_to_tokens(const fl_backward_work *work, const float *rows, float *gradient) {
+static void rows_to_tokens(const fl_backward_work *work, fl_array rows, fl_array gradient) {
     const fl_exact_set *set = &work->block->mixer->exact;
     for (size_t head = 0; head < set->kv_heads; head++) {
-        fl_compute_copy_rows(work->plan->compute, gradient + head * set->head_dim,
-                             set->kv_heads * set->head_dim, rows + head * set->capacity * set->head_dim,
-                             set->head_dim, set->count, set->head_dim);
+        fl_compute_copy_rows(work->plan->compute, fl_array_from(gradient, head * set->head_dim),
+                             set->kv_heads * set->head_dim,
+                             fl_array_from(rows, head * set->capacity * set->head_dim), set->head_dim,
+                             set->count, set->head_dim);
     }
 }
 
@@ -121,11 +122,11 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
     fl_attention_call call;
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(work->block, &call, &lifetimes, error));
-    if (!known) call.output = call.log_sum_exp = NULL;
+    if (!known) call.output = call.log_sum_exp = fl_array_none;
     bool largest = plan->variant->merge == FL_MERGE_LOLCATS && shares;
     fl_attention_gradients gradients = {.output = work->merged_exact,
-                                        .log_sum_exp = shares ? work->merged_log : NULL,
-                                        .largest = largest ? work->merged_largest : NULL,
+                                        .log_sum_exp = shares ? work->merged_log : fl_array_none,
+                                        .largest = largest ? work->merged_largest : fl_array_none,
                                         .query = work->query,
                                         .key = work->key_rows,
                                         .value = work->value_rows};
@@ -142,7 +143,7 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
 static void rule_gradients(const fl_backward_work *work, float **out) {
     const fl_rule *rule = work->plan->rule;
     for (size_t i = 0; i < rule->parameter_count; i++)
-        out[i] = fl_mixer_tensor_gradient(work->plan->rule_tensors[i], work->parameters);
+        out[i] = fl_array_host(fl_mixer_tensor_gradient(work->plan->rule_tensors[i], work->parameters));
 }
 
 static fl_status own_backward(fl_backward_work *work, fl_error *error) {
@@ -155,11 +156,11 @@ static fl_status own_backward(fl_backward_work *work, fl_error *error) {
     float *parameters[FL_RULE_MAX_PARAMETERS];
     rule_gradients(work, parameters);
     fl_own_steps_call call = fl_mixer_own_steps_call(work->block, 0, work->block->tokens);
-    call.state = (float *)work->block->initial_state;
+    call.state = work->block->initial_state;
     fl_own_steps_gradients gradients = {.output = work->merged_read,
                                         .query = work->stream_query,
                                         .written = &work->stream,
-                                        .parameters = work->parameters == NULL ? NULL : parameters};
+                                        .parameters = !fl_array_is(work->parameters) ? NULL : parameters};
     return plan->compute->ops->own_steps_backward(plan->compute, &call, &gradients, error);
 }
 
@@ -204,7 +205,8 @@ static fl_status find_rows(fl_backward_work *work, fl_error *error) {
 
 static fl_status prepare_backward(fl_backward_work *work, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
-    float *parameters[FL_RULE_MAX_PARAMETERS], *projected[FL_PROJECTIONS] = {NULL};
+    float *parameters[FL_RULE_MAX_PARAMETERS];
+    fl_array projected[FL_PROJECTIONS] = {{NULL}};
     FL_TRY(find_rows(work, error));
     rule_gradients(work, parameters);
     for (size_t i = 0; i < plan->projection_count; i++) {
@@ -222,7 +224,7 @@ static fl_status prepare_backward(fl_backward_work *work, fl_error *error) {
                                       .value = work->linear[2],
                                       .gate = projected[FL_PROJECT_GATE],
                                       .beta = projected[FL_PROJECT_BETA],
-                                      .parameters = work->parameters == NULL ? NULL : parameters};
+                                      .parameters = !fl_array_is(work->parameters) ? NULL : parameters};
     memcpy(gradients.factors, projected + FL_PROJECT_FACTORS, sizeof gradients.factors);
     plan->compute->ops->prepare_backward(plan->compute, &call, &gradients);
     return FL_OK;
@@ -234,8 +236,8 @@ static void inputs_backward(fl_backward_work *work) {
     const fl_mixer_plan *plan = work->plan;
     const fl_mixer_block *block = work->block;
     size_t heads = plan->shape.query_heads, head_dim = plan->shape.head_dim;
-    const float *inputs[3] = {block->query, block->key, block->value};
-    float *outputs[3] = {work->query, work->key, work->value};
+    fl_array inputs[3] = {block->query, block->key, block->value};
+    fl_array outputs[3] = {work->query, work->key, work->value};
     for (size_t i = 0; i < 3; i++) {
         size_t sources = i == 0 ? heads : plan->shape.kv_heads;
         if (plan->variant->conv_kernel > 0) {
@@ -260,14 +262,14 @@ static void inputs_backward(fl_backward_work *work) {
 
 /* Whole. */
 
-static fl_status run_backward(fl_backward_work *work, const float *gradient_output, bool exact_known,
-                              float *gradient_input, fl_error *error) {
+static fl_status run_backward(fl_backward_work *work, fl_array gradient_output, bool exact_known,
+                              fl_array gradient_input, fl_error *error) {
     const fl_mixer_plan *plan = work->plan;
     size_t inputs = work->block->tokens * plan->shape.model_dim;
     FL_TRY(allocate_work(work, error));
     merge_backward(work, gradient_output);
     if (plan->exact && work->inputs) FL_TRY(exact_backward(work, exact_known, error));
-    if (gradient_input != NULL) fl_compute_fill(plan->compute, gradient_input, inputs, 0.0);
+    if (fl_array_is(gradient_input)) fl_compute_fill(plan->compute, gradient_input, inputs, 0.0);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
     FL_TRY(prepare_backward(work, error));
@@ -276,8 +278,8 @@ static fl_status run_backward(fl_backward_work *work, const float *gradient_outp
     return FL_OK;
 }
 
-static void hand_over(fl_compute *compute, float *to, const float *from, size_t count) {
-    if (to != NULL) fl_compute_copy(compute, to, from, count);
+static void hand_over(fl_compute *compute, fl_array to, fl_array from, size_t count) {
+    if (fl_array_is(to)) fl_compute_copy(compute, to, from, count);
 }
 
 static size_t linear_floats(const fl_mixer_plan *plan, size_t tokens) {
@@ -337,9 +339,9 @@ static fl_status record(fl_compute *compute, const fl_mechanism *mechanism, size
 
 fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
                           const fl_mixer_call *call, fl_mixer_tape **out, fl_error *error) {
-    bool results = call->output != NULL || merge_needs_results(mechanism->variant);
+    bool results = fl_array_is(call->output) || merge_needs_results(mechanism->variant);
     FL_TRY(record(compute, mechanism, layer, call, results, out, error));
-    if (call->output == NULL || call->tokens == 0) return FL_OK;
+    if (!fl_array_is(call->output) || call->tokens == 0) return FL_OK;
     fl_merge_call merge = fl_mixer_merge_call(&(*out)->block);
     merge.output = call->output;
     compute->ops->merge(compute, &merge);
@@ -354,9 +356,9 @@ void fl_mixer_tape_destroy(fl_mixer_tape *tape) {
     fl_memory_free(tape);
 }
 
-fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradient_output,
-                                 float *gradient_query, float *gradient_key, float *gradient_value,
-                                 float *gradient_input, float *gradient_parameters, fl_error *error) {
+fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, fl_array gradient_output, fl_array gradient_query,
+                                 fl_array gradient_key, fl_array gradient_value, fl_array gradient_input,
+                                 fl_array gradient_parameters, fl_error *error) {
     const fl_mixer_plan *plan = &tape->mixer->plan;
     const fl_attention_shape *shape = &plan->shape;
     size_t tokens = tape->block.tokens;
@@ -364,8 +366,8 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
     fl_backward_work work = {.block = &tape->block,
                              .plan = plan,
                              .parameters = gradient_parameters,
-                             .inputs =
-                                 gradient_query != NULL || gradient_key != NULL || gradient_value != NULL};
+                             .inputs = fl_array_is(gradient_query) || fl_array_is(gradient_key) ||
+                                       fl_array_is(gradient_value)};
     fl_status status = run_backward(&work, gradient_output, tape->exact, gradient_input, error);
     if (status == FL_OK) {
         size_t keys = tokens * shape->kv_heads * shape->head_dim;
@@ -378,12 +380,12 @@ fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradien
 }
 
 fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
-                            const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
-                            float *gradient_key, float *gradient_value, float *gradient_input,
-                            float *gradient_parameters, fl_error *error) {
+                            const fl_mixer_call *call, fl_array gradient_output, fl_array gradient_query,
+                            fl_array gradient_key, fl_array gradient_value, fl_array gradient_input,
+                            fl_array gradient_parameters, fl_error *error) {
     fl_mixer_tape *tape = NULL;
     fl_mixer_call inputs = *call;
-    inputs.output = NULL;
+    inputs.output = fl_array_none;
     FL_TRY(fl_mixer_record(compute, mechanism, layer, &inputs, &tape, error));
     fl_status status = fl_mixer_tape_backward(tape, gradient_output, gradient_query, gradient_key,
                                               gradient_value, gradient_input, gradient_parameters, error);

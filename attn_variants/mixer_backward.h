@@ -24,9 +24,9 @@ fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, si
 void fl_mixer_tape_destroy(fl_mixer_tape *tape);
 
 /* As fl_mixer_backward below, of what was recorded. */
-fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, const float *gradient_output, float *gradient_query,
-                                 float *gradient_key, float *gradient_value, float *gradient_input,
-                                 float *gradient_parameters, fl_error *error);
+fl_status fl_mixer_tape_backward(const fl_mixer_tape *tape, fl_array gradient_output, fl_array gradient_query,
+                                 fl_array gradient_key, fl_array gradient_value, fl_array gradient_input,
+                                 fl_array gradient_parameters, fl_error *error);
 
 /* Bytes that a tape over `tokens` tokens and its backward pass take at most, beside what a backend needs for itself. */
 size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, size_t layer, size_t tokens);
@@ -37,8 +37,8 @@ size_t fl_mixer_tape_bytes(fl_compute *compute, const fl_mechanism *mechanism, s
  * (mechanism->layer_floats), added to; NULL = not wanted. The outputs must not overlap gradient_output.
  * FL_ERROR_UNSUPPORTED for a rule with own hooks that have no derivative. */
 fl_status fl_mixer_backward(fl_compute *compute, const fl_mechanism *mechanism, size_t layer,
-                            const fl_mixer_call *call, const float *gradient_output, float *gradient_query,
-                            float *gradient_key, float *gradient_value, float *gradient_input,
-                            float *gradient_parameters, fl_error *error);
+                            const fl_mixer_call *call, fl_array gradient_output, fl_array gradient_query,
+                            fl_array gradient_key, fl_array gradient_value, fl_array gradient_input,
+                            fl_array gradient_parameters, fl_error *error);
 
 #endif

@@ -12,13 +12,13 @@ enum { LARGEST_BLOCK = 512, SMALLEST_BLOCK = 16, SCRATCH_FLOATS = 1 << 24 };
 /* Scratch. */
 
 typedef struct fl_carver {
-    float *base; /* NULL: only count */
-    size_t used; /* floats */
+    fl_array base; /* NULL: only count */
+    size_t used;   /* floats */
 } fl_carver;
 
-static float *carve_floats(fl_carver *carver, size_t count) {
+static fl_array carve_floats(fl_carver *carver, size_t count) {
     enum { STEP = FL_MEMORY_ALIGNMENT / sizeof(float) };
-    float *piece = carver->base == NULL ? NULL : carver->base + carver->used;
+    fl_array piece = !fl_array_is(carver->base) ? fl_array_none : fl_array_from(carver->base, carver->used);
     carver->used += (count + STEP - 1) / STEP * STEP;
     return piece;
 }
@@ -46,7 +46,7 @@ static void carve_linear(const fl_mixer_plan *plan, fl_mixer_scratch *scratch, f
         scratch->projected[i] = carve_floats(carver, tokens * heads * plan->projections[i].width);
         scratch->low[i] = carve_floats(carver, tokens * plan->projections[i].rank);
     }
-    scratch->bonus = plan->rule->bonus ? carve_floats(carver, tokens * channels) : NULL;
+    scratch->bonus = plan->rule->bonus ? carve_floats(carver, tokens * channels) : fl_array_none;
     if (plan->variant->conv_kernel > 0) {
         for (size_t i = 0; i < 3; i++) scratch->convolved[i] = carve_floats(carver, tokens * channels);
         scratch->taps = carve_floats(carver, plan->variant->conv_kernel * channels);
@@ -75,7 +75,7 @@ static size_t block_for(const fl_mixer_plan *plan, size_t tokens) {
 /* Lays the scratch out; returns the floats it takes. */
 static size_t scratch_plan(const fl_mixer_plan *plan, size_t block, fl_mixer_scratch *scratch) {
     *scratch = (fl_mixer_scratch){.block = block};
-    fl_carver carver = {NULL, 0};
+    fl_carver carver = {fl_array_none, 0};
     carve_scratch(plan, scratch, &carver);
     return carver.used;
 }
@@ -119,10 +119,10 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
         .value_dim = plan->value_dim,
         .rows = {.read = block->tokens * micro, .write = block->stream.rows * micro},
         .inputs = fl_write_rows_inputs(&plan->layout, &block->stream, first,
-                                       scratch->query + first * micro * plan->key_dim),
+                                       fl_array_from(scratch->query, first * micro * plan->key_dim)),
         .state = block->mixer->state,
-        .output = scratch->read + first * micro * plan->value_dim,
-        .state_norm = block->wants_norm ? scratch->norm + first * micro : NULL,
+        .output = fl_array_from(scratch->read, first * micro * plan->value_dim),
+        .state_norm = block->wants_norm ? fl_array_from(scratch->norm, first * micro) : fl_array_none,
         .norm_values = plan->shape.head_dim, /* without the normaliser's row */
     };
     return plan->compute->ops->recurrence(plan->compute, &call, error);
@@ -140,8 +140,8 @@ static fl_status append_exact(fl_mixer_block *block, fl_error *error) {
         bool stays = position < variant->sinks || variant->cache_budget > 0;
         size_t expiry = stays ? SIZE_MAX : position + variant->window;
         if (expiry == position) continue; /* window 0: never seen */
-        fl_exact_set_append(&mixer->exact, block->key + token * row, block->value + token * row, position,
-                            expiry);
+        fl_exact_set_append(&mixer->exact, fl_array_host(block->key) + token * row,
+                            fl_array_host(block->value) + token * row, position, expiry);
     }
     return FL_OK;
 }
@@ -169,8 +169,8 @@ static fl_status attend(fl_mixer_block *block, fl_error *error) {
     fl_attention_call call;
     size_t *lifetimes = NULL;
     FL_TRY(fl_mixer_attention_call(block, &call, &lifetimes, error));
-    if (known) call.output = call.log_sum_exp = NULL;
-    call.largest = largest ? block->scratch->largest : NULL;
+    if (known) call.output = call.log_sum_exp = fl_array_none;
+    call.largest = largest ? block->scratch->largest : fl_array_none;
     plan->compute->ops->attention(plan->compute, &call);
     fl_memory_free(lifetimes);
     return FL_OK;
@@ -189,8 +189,8 @@ fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block) {
         .value_dim = plan->value_dim,
         .read_stride = token_row,
         .read_head_stride = block->tokens * token_row,
-        .read = plan->linear ? scratch->read + token_row - plan->value_dim : NULL,
-        .exact = plan->exact ? scratch->exact : NULL,
+        .read = plan->linear ? fl_array_from(scratch->read, token_row - plan->value_dim) : fl_array_none,
+        .exact = plan->exact ? scratch->exact : fl_array_none,
         .log_sum_exp = scratch->log_sum_exp,
         .largest = scratch->largest,
         .window_factor = plan->window_factor.values,
@@ -219,7 +219,7 @@ static void add_bonus(const fl_mixer_block *block) {
                           .head_dim = plan->shape.head_dim,
                           .bonus = block->scratch->bonus,
                           .value = prepare.value,
-                          .read = block->scratch->read + merge.read_stride - plan->value_dim,
+                          .read = fl_array_from(block->scratch->read, merge.read_stride - plan->value_dim),
                           .read_stride = merge.read_stride,
                           .read_head_stride = merge.read_head_stride};
     plan->compute->ops->add_bonus(plan->compute, &call);
@@ -260,18 +260,18 @@ static fl_status forward_block(fl_mixer_block *block, fl_error *error) {
 static void hand_over(const fl_mixer_block *block, const fl_mixer_call *call, size_t at) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     size_t micro = plan->micro_steps, tokens = block->tokens;
-    for (size_t head = 0; call->state_norm != NULL && head < plan->shape.query_heads; head++) {
-        float *to = call->state_norm + head * call->tokens + at;
+    for (size_t head = 0; fl_array_is(call->state_norm) && head < plan->shape.query_heads; head++) {
+        fl_array to = fl_array_from(call->state_norm, head * call->tokens + at);
         if (!plan->linear) fl_compute_fill(plan->compute, to, tokens, 0.0);
         if (!plan->linear) continue;
-        const float *last = block->scratch->norm + head * tokens * micro + micro - 1;
+        fl_array last = fl_array_from(block->scratch->norm, head * tokens * micro + micro - 1);
         fl_compute_copy_rows(plan->compute, to, 1, last, micro, tokens, 1);
     }
-    float *const asked[FL_PROJECT_FACTORS] = {call->gate, call->beta};
+    const fl_array asked[FL_PROJECT_FACTORS] = {call->gate, call->beta};
     for (size_t i = 0; plan->linear && i < FL_PROJECT_FACTORS; i++) {
         size_t columns = plan->shape.query_heads * plan->projections[i].width;
-        if (asked[i] == NULL || columns == 0) continue;
-        fl_compute_copy(plan->compute, asked[i] + at * columns, block->scratch->projected[i],
+        if (!fl_array_is(asked[i]) || columns == 0) continue;
+        fl_compute_copy(plan->compute, fl_array_from(asked[i], at * columns), block->scratch->projected[i],
                         tokens * columns);
     }
     for (size_t kv_head = 0; call->written != NULL && kv_head < plan->shape.kv_heads; kv_head++) {
@@ -286,19 +286,21 @@ static fl_mixer_block block_of(fl_mixer *mixer, const fl_mixer_call *call, const
     const fl_mixer_plan *plan = &mixer->plan;
     size_t query_row = plan->shape.query_heads * plan->shape.head_dim;
     size_t key_row = plan->shape.kv_heads * plan->shape.head_dim;
-    fl_mixer_block block = {.mixer = mixer,
-                            .scratch = scratch,
-                            .tokens = tokens,
-                            .first = mixer->position,
-                            .query = call->query + at * query_row,
-                            .key = call->key + at * key_row,
-                            .value = call->value + at * key_row,
-                            .input = call->input == NULL ? NULL : call->input + at * plan->shape.model_dim,
-                            .initial_state = call->initial_state,
-                            .output = call->output == NULL ? NULL : call->output + at * query_row,
-                            .wants_norm = plan->linear && call->state_norm != NULL,
-                            .exact_known = call->exact != NULL && call->exact->filled,
-                            .mode = call->mode};
+    fl_mixer_block block = {
+        .mixer = mixer,
+        .scratch = scratch,
+        .tokens = tokens,
+        .first = mixer->position,
+        .query = fl_array_from(call->query, at * query_row),
+        .key = fl_array_from(call->key, at * key_row),
+        .value = fl_array_from(call->value, at * key_row),
+        .input = !fl_array_is(call->input) ? fl_array_none
+                                           : fl_array_from(call->input, at * plan->shape.model_dim),
+        .initial_state = call->initial_state,
+        .output = !fl_array_is(call->output) ? fl_array_none : fl_array_from(call->output, at * query_row),
+        .wants_norm = plan->linear && fl_array_is(call->state_norm),
+        .exact_known = call->exact != NULL && call->exact->filled,
+        .mode = call->mode};
     if (!plan->linear) return block;
     block.margin = margin_of(plan, tokens);
     block.stream = fl_write_rows_in(&plan->layout, block.margin + tokens, scratch->stream_block);
@@ -311,8 +313,8 @@ static void use_share(const fl_mixer_plan *plan, const fl_exact_share *share, si
                       fl_mixer_scratch *scratch) {
     if (share == NULL) return;
     assert(fl_variant_shares_exact_set(plan->variant, plan->variant));
-    scratch->exact = share->output + at * plan->shape.query_heads * plan->shape.head_dim;
-    scratch->log_sum_exp = share->log_sum_exp + at * plan->shape.query_heads;
+    scratch->exact = fl_array_from(share->output, at * plan->shape.query_heads * plan->shape.head_dim);
+    scratch->log_sum_exp = fl_array_from(share->log_sum_exp, at * plan->shape.query_heads);
 }
 
 fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error *error) {
@@ -339,7 +341,7 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
 
 size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens) {
     fl_mixer_scratch scratch = {.block = tokens};
-    fl_carver carver = {NULL, 0};
+    fl_carver carver = {fl_array_none, 0};
     carve_scratch(plan, &scratch, &carver);
     return carver.used * sizeof(float) + host_bytes(plan, tokens);
 }
@@ -350,8 +352,8 @@ fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool resul
     fl_mixer_begin(mixer, call->initial_state);
     FL_TRY(scratch_create(&mixer->plan, call->tokens, scratch, lent, error));
     fl_mixer_call inputs = *call;
-    inputs.output = NULL;
-    inputs.state_norm = NULL;
+    inputs.output = fl_array_none;
+    inputs.state_norm = fl_array_none;
     use_share(&mixer->plan, call->exact, 0, scratch);
     *block = block_of(mixer, &inputs, scratch, 0, call->tokens);
     fl_status status = compute_block(block, results || call->exact != NULL, results, error);

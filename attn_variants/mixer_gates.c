@@ -13,7 +13,7 @@ static fl_mixer_tensor find(const fl_mixer_plan *plan, const char *name, const c
 
 static void find_tensors(const fl_mixer_plan *plan, fl_mixer_projection *projection, const char *name) {
     projection->first = find(plan, name, "w1");
-    bool low_rank = projection->first.values != NULL;
+    bool low_rank = fl_array_is(projection->first.values);
     projection->weight = find(plan, name, low_rank ? "w2" : "weight");
     projection->bias = find(plan, name, "bias");
     projection->rate = find(plan, name, "a_log");
@@ -97,8 +97,8 @@ static fl_gates_call low_call(const fl_mixer_block *block, size_t index) {
                            .values = block->scratch->low[index]};
 }
 
-static void multiply(const fl_mixer_plan *plan, size_t tokens, size_t columns, size_t inner,
-                     const float *input, const float *weight, float *output) {
+static void multiply(const fl_mixer_plan *plan, size_t tokens, size_t columns, size_t inner, fl_array input,
+                     fl_array weight, fl_array output) {
     plan->compute->ops->matmul(plan->compute, false, false, tokens, columns, inner, 1.0f, input, inner,
                                weight, columns, 0.0f, output, columns);
 }
@@ -108,7 +108,7 @@ static void project(const fl_mixer_block *block, size_t index) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_projection *projection = &plan->projections[index];
     size_t columns = plan->shape.query_heads * projection->width, rank = projection->rank;
-    float *output = block->scratch->projected[index], *low = block->scratch->low[index];
+    fl_array output = block->scratch->projected[index], low = block->scratch->low[index];
     if (rank == 0) {
         multiply(plan, block->tokens, columns, plan->shape.model_dim, block->input, projection->weight.values,
                  output);
@@ -141,22 +141,22 @@ void fl_mixer_project(const fl_mixer_block *block) {
 /* Backward. */
 
 /* x [T][columns] = input [T][inner] W: adds to W's gradient, and to (or over) the input's when wanted. */
-static void multiply_backward(const fl_mixer_block *block, size_t columns, size_t inner, const float *input,
-                              const float *gradient, const float *weight, float *gradient_weight,
-                              float *gradient_input, bool accumulate) {
+static void multiply_backward(const fl_mixer_block *block, size_t columns, size_t inner, fl_array input,
+                              fl_array gradient, fl_array weight, fl_array gradient_weight,
+                              fl_array gradient_input, bool accumulate) {
     fl_compute *compute = block->mixer->plan.compute;
     size_t tokens = block->tokens;
-    if (gradient_weight != NULL) {
+    if (fl_array_is(gradient_weight)) {
         compute->ops->matmul(compute, true, false, inner, columns, tokens, 1.0f, input, inner, gradient,
                              columns, 1.0f, gradient_weight, columns);
     }
-    if (gradient_input == NULL) return;
+    if (!fl_array_is(gradient_input)) return;
     compute->ops->matmul(compute, false, true, tokens, inner, columns, 1.0f, gradient, columns, weight,
                          columns, accumulate ? 1.0f : 0.0f, gradient_input, inner);
 }
 
-static void projection_backward(const fl_mixer_block *block, size_t index, float *gradient, float *low,
-                                float *parameters, float *gradient_input) {
+static void projection_backward(const fl_mixer_block *block, size_t index, fl_array gradient, fl_array low,
+                                fl_array parameters, fl_array gradient_input) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_projection *projection = &plan->projections[index];
     size_t columns = plan->shape.query_heads * projection->width, rank = projection->rank;
@@ -165,7 +165,7 @@ static void projection_backward(const fl_mixer_block *block, size_t index, float
                                    .bias = fl_mixer_tensor_gradient(projection->bias, parameters),
                                    .rate = fl_mixer_tensor_gradient(projection->rate, parameters)};
     plan->compute->ops->gates_backward(plan->compute, &gates, &of_gates);
-    float *of_weight = fl_mixer_tensor_gradient(projection->weight, parameters);
+    fl_array of_weight = fl_mixer_tensor_gradient(projection->weight, parameters);
     if (rank == 0) {
         multiply_backward(block, columns, plan->shape.model_dim, block->input, gradient,
                           projection->weight.values, of_weight, gradient_input, true);
@@ -182,8 +182,8 @@ static void projection_backward(const fl_mixer_block *block, size_t index, float
                       fl_mixer_tensor_gradient(projection->first, parameters), gradient_input, true);
 }
 
-void fl_mixer_projections_backward(const fl_mixer_block *block, float *const *gradients, float *low,
-                                   float *parameters, float *gradient_input) {
+void fl_mixer_projections_backward(const fl_mixer_block *block, const fl_array *gradients, fl_array low,
+                                   fl_array parameters, fl_array gradient_input) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     for (size_t i = 0; i < plan->projection_count; i++) {
         if (plan->projections[i].width > 0 && plan->projections[i].projected)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "attn_variants/mixer_parts.h"
+#include "harness/compute/array.h"
 
 /* Fills plan->projections; the plan's mechanism, layer and shape are set. */
 void fl_mixer_projections_find(fl_mixer_plan *plan);
@@ -17,8 +18,8 @@ void fl_mixer_project(const fl_mixer_block *block);
 
 /* gradients: one [T][H][width] a projection, with respect to the activated values; made raw in place. low [T][largest rank] is
  * scratch. parameters: the layer's gradient block, added to, or NULL. gradient_input [T][E] is added to, or NULL. */
-void fl_mixer_projections_backward(const fl_mixer_block *block, float *const *gradients, float *low, float *parameters,
-                                   float *gradient_input);
+void fl_mixer_projections_backward(const fl_mixer_block *block, const fl_array *gradients, fl_array low, fl_array parameters,
+                                   fl_array gradient_input);
 size_t fl_mixer_largest_rank(const fl_mixer_plan *plan);
 
 #endif

@@ -11,13 +11,14 @@
 #include "attn_variants/exact_set.h"
 #include "attn_variants/mixer.h"
 #include "attn_variants/write_layout.h"
+#include "harness/compute/array.h"
 
 /* Gate, beta, then the rule's factors. */
 enum { FL_PROJECT_GATE = 0, FL_PROJECT_BETA, FL_PROJECT_FACTORS, FL_PROJECTIONS = FL_PROJECT_FACTORS + FL_RULE_MAX_FACTORS };
 
 /* A tensor of the layer, found once; both members NULL: there is none. */
 typedef struct fl_mixer_tensor {
-    const float *values;
+    fl_array values;
     const fl_mechanism_tensor *entry;
 } fl_mixer_tensor;
 
@@ -62,32 +63,32 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
 /* A tensor by its name in the layer's table. */
 fl_mixer_tensor fl_mixer_tensor_find(const fl_mixer_plan *plan, const char *name);
 /* Where its gradient lies in a block laid out as the layer's parameters; NULL without block or tensor. */
-float *fl_mixer_tensor_gradient(fl_mixer_tensor tensor, float *parameters);
+fl_array fl_mixer_tensor_gradient(fl_mixer_tensor tensor, fl_array parameters);
 /* Starts a fresh timeline from a call's initial state, when it gives one. */
-void fl_mixer_begin(fl_mixer *mixer, const float *initial_state /* [H][state_floats] or NULL */);
+void fl_mixer_begin(fl_mixer *mixer, fl_array initial_state /* [H][state_floats] or NULL */);
 
 struct fl_mixer {
     fl_mixer_plan plan;
     size_t position, tokens_written;
-    float *state;               /* [H][state_floats] */
+    fl_array state;               /* [H][state_floats] */
     fl_exact_set exact;
-    float *pending_block, *cached_block;
+    fl_array pending_block, cached_block;
     fl_write_rows pending;      /* [delay] rows; the write of position p waits in row p % delay, zeros where there is none */
     fl_write_rows cached;       /* [budget] rows by slot, zeros where free, + 1 as scratch for the candidate that leaves */
     fl_routed_cache cache;
-    float *history[3];          /* [kernel - 1][H or Hkv][D] of q, k, v */
+    fl_array history[3];          /* [kernel - 1][H or Hkv][D] of q, k, v */
 };
 
 /* Scratch of one call, sized for its largest block. */
 typedef struct fl_mixer_scratch {
     size_t block;               /* tokens */
-    float *projected[FL_PROJECTIONS];          /* [T][H][width], activated */
-    float *low[FL_PROJECTIONS];                /* [T][rank] */
-    float *bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
-    float *convolved[3], *taps;                /* [T][H][D], [kernel][H*D] */
-    float *query, *read, *norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
-    float *stream_block;                       /* rows of the stream */
-    float *exact, *log_sum_exp, *largest;      /* [T][H][D], [T][H], [T][H] */
+    fl_array projected[FL_PROJECTIONS];          /* [T][H][width], activated */
+    fl_array low[FL_PROJECTIONS];                /* [T][rank] */
+    fl_array bonus;                              /* [T][H][D], scaled, 0 where the token is exact */
+    fl_array convolved[3], taps;                /* [T][H][D], [kernel][H*D] */
+    fl_array query, read, norm;                /* [H][T*m][Dk], [H][T*m][Dv], [H][T*m] */
+    fl_array stream_block;                       /* rows of the stream */
+    fl_array exact, log_sum_exp, largest;      /* [T][H][D], [T][H], [T][H] */
     void *host;                                /* memory of the two below, an fl_memory block */
     int32_t *slots;                            /* [Hkv][T] slot whose row a step exchanges, -1 = none */
     int32_t *written;                          /* [Hkv][T] position that each step writes, -1 where nothing is */
@@ -98,9 +99,9 @@ typedef struct fl_mixer_block {
     fl_mixer *mixer;
     const fl_mixer_scratch *scratch;
     size_t tokens, first;       /* T, position of the first */
-    const float *query, *key, *value, *input;
-    const float *initial_state; /* of the call */
-    float *output;
+    fl_array query, key, value, input;
+    fl_array initial_state; /* of the call */
+    fl_array output;
     bool wants_norm;
     bool exact_known;           /* scratch->exact and log_sum_exp are filled already */
     fl_recurrence_mode mode;

@@ -14,7 +14,7 @@ int32_t fl_mixer_leaving(const fl_mixer_plan *plan, size_t position) {
 static void convolve(const fl_mixer_block *block) {
     fl_mixer *mixer = block->mixer;
     const fl_mixer_plan *plan = &mixer->plan;
-    const float *inputs[3] = {block->query, block->key, block->value};
+    fl_array inputs[3] = {block->query, block->key, block->value};
     if (plan->variant->conv_kernel == 0) return;
     for (size_t i = 0; i < 3; i++) {
         fl_short_conv_call call = {.tokens = block->tokens,
@@ -66,7 +66,7 @@ fl_prepare_call fl_mixer_prepare_call(const fl_mixer_block *block) {
                             .null_tokens = sinks,
                             .bonus_from = inexact ? sinks : block->tokens,
                             .bonus = scratch->bonus};
-    const float *projected[FL_PROJECTIONS] = {NULL};
+    fl_array projected[FL_PROJECTIONS] = {NULL};
     for (size_t i = 0; i < plan->projection_count; i++) {
         if (plan->projections[i].width > 0) projected[i] = scratch->projected[i];
     }
@@ -98,7 +98,7 @@ fl_own_steps_call fl_mixer_own_steps_call(const fl_mixer_block *block, size_t fi
                                .positions = plan->variant->cache_budget > 0 ? scratch->written : NULL,
                                .state = block->mixer->state,
                                .output = scratch->read,
-                               .state_norm = block->wants_norm ? scratch->norm : NULL};
+                               .state_norm = block->wants_norm ? scratch->norm : fl_array_none};
 }
 
 /* `count` writes from the stream to what waits or back. Those of positions p, p + 1, ... lie in rows p %

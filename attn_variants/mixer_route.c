@@ -47,8 +47,8 @@ static fl_status find_lengths(const fl_mixer_block *block, size_t count, double 
     fl_compute *compute = plan->compute;
     size_t heads = plan->shape.kv_heads, dim = plan->shape.head_dim;
     size_t first = set->count - plan->delay - count;
-    const float *rows = plan->route == FL_ROUTE_KEY_NORM ? fl_exact_set_key(set, 0, first)
-                                                         : fl_exact_set_value(set, 0, first);
+    fl_array rows = plan->route == FL_ROUTE_KEY_NORM ? fl_exact_set_key(set, 0, first)
+                                                     : fl_exact_set_value(set, 0, first);
     fl_array found;
     FL_TRY(compute->ops->allocate(compute, heads * count, FL_FLOAT64, &found, error));
     compute->ops->row_lengths(compute, heads, count, dim, rows, set->capacity * dim, found.at);
@@ -90,9 +90,9 @@ static fl_status route_by_score(const fl_mixer_block *block, fl_error *error) {
 
 typedef struct fl_mass_work {
     const fl_mixer_block *block;
-    float *weights; /* [H][keys], of the instance */
-    float *given;   /* the same, of the host */
-    double *scores; /* [budget] */
+    fl_array weights; /* [H][keys], of the instance */
+    float *given;     /* the same, of the host */
+    double *scores;   /* [budget] */
 } fl_mass_work;
 
 static void decide_by_mass(const fl_mass_work *work, size_t kv_head, size_t step) {
@@ -124,7 +124,7 @@ static fl_status attend(const fl_mass_work *work, size_t step, size_t count, fl_
     size_t heads = plan->shape.query_heads, dim = plan->shape.head_dim;
     fl_token_attention_call call = {.shape = plan->shape,
                                     .position = block->first + step,
-                                    .query = block->query + step * heads * dim,
+                                    .query = fl_array_from(block->query, step * heads * dim),
                                     .keys = count,
                                     .key = fl_exact_set_key(set, 0, 0),
                                     .value = fl_exact_set_value(set, 0, 0),
@@ -132,10 +132,10 @@ static fl_status attend(const fl_mass_work *work, size_t step, size_t count, fl_
                                     .expiry = set->expiry,
                                     .expiry_head_stride = set->capacity,
                                     .weights = work->weights,
-                                    .output = block->scratch->exact + step * heads * dim,
-                                    .log_sum_exp = block->scratch->log_sum_exp + step * heads};
+                                    .output = fl_array_from(block->scratch->exact, step * heads * dim),
+                                    .log_sum_exp = fl_array_from(block->scratch->log_sum_exp, step * heads)};
     compute->ops->token_attention(compute, &call);
-    fl_array weights = {work->weights, FL_FLOAT32};
+    fl_array weights = {fl_array_host(work->weights), FL_FLOAT32};
     FL_TRY(compute->ops->download(compute, work->given, weights, heads * count, error));
     for (size_t head = 0; head < heads; head++) {
         double *mass = set->mass + head / plan->group * set->capacity;
@@ -150,7 +150,7 @@ static fl_status route_by_mass(const fl_mixer_block *block, fl_error *error) {
     const fl_mixer_plan *plan = &mixer->plan;
     size_t before = mixer->exact.count - block->tokens,
            weights = plan->shape.query_heads * mixer->exact.count;
-    fl_mass_work work = {block, NULL, NULL, NULL};
+    fl_mass_work work = {block, fl_array_none, NULL, NULL};
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_compute_floats(plan->compute, weights, &work.weights, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&work.given, weights, error));
@@ -170,7 +170,7 @@ done:
 
 typedef struct fl_recall_work {
     fl_mixer_block *block;
-    float *read;     /* [H][(budget + 1) * m][Dv], of the instance */
+    fl_array read;   /* [H][(budget + 1) * m][Dv], of the instance */
     fl_array errors; /* [H][budget + 1] float64 */
     double *scores;  /* the same, of the host; the last is the leaving token's */
 } fl_recall_work;

@@ -51,7 +51,8 @@ typedef struct linear_case {
 static fl_status run_linear(void *context, fl_error *error) {
     (void)error;
     linear_case *c = context;
-    c->compute->ops->linear(c->compute, c->weight, NULL, c->tokens, c->input, c->output);
+    c->compute->ops->linear(c->compute, c->weight, fl_array_none, c->tokens, fl_array_of(c->input),
+                            fl_array_of(c->output));
     return FL_OK;
 }
 
@@ -105,9 +106,9 @@ static fl_status run_attention_backward(void *context, fl_error *error) {
     (void)error;
     attention_case *c = context;
     fl_attention_gradients gradients = {.output = c->call.query,
-                                        .query = c->gradient_query,
-                                        .key = c->gradient_key,
-                                        .value = c->gradient_value};
+                                        .query = fl_array_of(c->gradient_query),
+                                        .key = fl_array_of(c->gradient_key),
+                                        .value = fl_array_of(c->gradient_value)};
     c->compute->ops->attention_backward(c->compute, &c->call, &gradients);
     return FL_OK;
 }
@@ -132,14 +133,14 @@ static fl_status make_attention(blocks *memory, fl_attention_shape shape, size_t
     c->call = (fl_attention_call){.shape = shape,
                                   .tokens = tokens,
                                   .first_position = keys - tokens,
-                                  .query = query,
+                                  .query = fl_array_of(query),
                                   .keys = keys,
-                                  .key = key,
-                                  .value = value,
+                                  .key = fl_array_of(key),
+                                  .value = fl_array_of(value),
                                   .key_head_stride = keys * shape.head_dim,
                                   .position = position,
-                                  .output = output,
-                                  .log_sum_exp = log_sum_exp};
+                                  .output = fl_array_of(output),
+                                  .log_sum_exp = fl_array_of(log_sum_exp)};
     return FL_OK;
 }
 
@@ -202,22 +203,23 @@ static fl_status make_recurrence(blocks *memory, fl_transition transition, size_
     FL_TRY(zeros(memory, numbers, &output, error));
     FL_TRY(zeros(memory, heads * dim * dim, &state, error));
     FL_TRY(zeros(memory, 8 * numbers, &space, error));
-    const fl_recurrence_inputs inputs = {.query = query,
-                                         .key = key,
-                                         .value = value,
-                                         .log_decay = transition.decay != FL_DECAY_NONE ? decay : NULL,
-                                         .erase_strength = erases ? strength : NULL,
-                                         .erase_read = own ? key : NULL,
-                                         .erase_write = own ? key : NULL,
-                                         .write = strength};
+    const fl_recurrence_inputs inputs = {.query = fl_array_of(query),
+                                         .key = fl_array_of(key),
+                                         .value = fl_array_of(value),
+                                         .log_decay =
+                                             fl_array_of(transition.decay != FL_DECAY_NONE ? decay : NULL),
+                                         .erase_strength = fl_array_of(erases ? strength : NULL),
+                                         .erase_read = fl_array_of(own ? key : NULL),
+                                         .erase_write = fl_array_of(own ? key : NULL),
+                                         .write = fl_array_of(strength)};
     c->call = (fl_recurrence_call){.transition = transition,
                                    .heads = heads,
                                    .steps = steps,
                                    .key_dim = dim,
                                    .value_dim = dim,
                                    .inputs = inputs,
-                                   .state = state,
-                                   .output = output};
+                                   .state = fl_array_of(state),
+                                   .output = fl_array_of(output)};
     c->backward = (fl_recurrence_backward_call){
         .transition = transition,
         .mode = FL_RECURRENCE_CHUNK,
@@ -226,15 +228,16 @@ static fl_status make_recurrence(blocks *memory, fl_transition transition, size_
         .key_dim = dim,
         .value_dim = dim,
         .inputs = inputs,
-        .gradient_output = gradient,
-        .gradients = {.query = space,
-                      .key = space + numbers,
-                      .value = space + 2 * numbers,
-                      .log_decay = transition.decay != FL_DECAY_NONE ? space + 3 * numbers : NULL,
-                      .erase_strength = erases ? space + 4 * numbers : NULL,
-                      .erase_read = own ? space + 5 * numbers : NULL,
-                      .erase_write = own ? space + 6 * numbers : NULL,
-                      .write = space + 7 * numbers}};
+        .gradient_output = fl_array_of(gradient),
+        .gradients = {.query = fl_array_of(space),
+                      .key = fl_array_of(space + numbers),
+                      .value = fl_array_of(space + 2 * numbers),
+                      .log_decay =
+                          fl_array_of(transition.decay != FL_DECAY_NONE ? space + 3 * numbers : NULL),
+                      .erase_strength = fl_array_of(erases ? space + 4 * numbers : NULL),
+                      .erase_read = fl_array_of(own ? space + 5 * numbers : NULL),
+                      .erase_write = fl_array_of(own ? space + 6 * numbers : NULL),
+                      .write = fl_array_of(space + 7 * numbers)}};
     return FL_OK;
 }
 

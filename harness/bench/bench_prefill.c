@@ -9,8 +9,10 @@ fl_status fl_bench_prefill_create(const fl_bench *bench, const fl_mechanism *mec
     fl_status status = FL_OK;
     *out = (fl_bench_prefill){.bench = bench, .tokens = tokens};
     FL_TRY_DONE(status, fl_bench_ids(bench, tokens, &out->ids, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->hidden, config->model_dim, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&out->logits, config->vocabulary, error));
+    FL_TRY_DONE(status,
+                fl_compute_floats(out->bench->work.network->compute, config->model_dim, &out->hidden, error));
+    FL_TRY_DONE(status, fl_compute_floats(out->bench->work.network->compute, config->vocabulary, &out->logits,
+                                          error));
     FL_TRY_DONE(status, fl_session_create(bench->work.network, mechanism, &out->session, error));
 done:
     if (status != FL_OK) fl_bench_prefill_release(out);
@@ -20,8 +22,10 @@ done:
 void fl_bench_prefill_release(fl_bench_prefill *prefill) {
     fl_session_destroy(prefill->session);
     fl_memory_free(prefill->ids);
-    fl_memory_free(prefill->hidden);
-    fl_memory_free(prefill->logits);
+    if (prefill->bench != NULL) {
+        fl_compute_release(prefill->bench->work.network->compute, prefill->hidden);
+        fl_compute_release(prefill->bench->work.network->compute, prefill->logits);
+    }
     *prefill = (fl_bench_prefill){0};
 }
 

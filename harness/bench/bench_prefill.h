@@ -10,8 +10,8 @@ typedef struct fl_bench_prefill {
     fl_session *session;
     size_t tokens;
     int32_t *ids;  /* [T] */
-    float *hidden; /* [E] of the last token */
-    float *logits; /* [V] */
+    fl_array hidden; /* [E] of the last token */
+    fl_array logits; /* [V] */
 } fl_bench_prefill;
 
 /* mechanism NULL: the frozen model. */

@@ -57,11 +57,11 @@ static fl_status keep_layer(void *context, const fl_layer_view *view, fl_error *
     forward_trace *trace = context;
     size_t row = trace->model_dim, bytes = view->tokens * row * sizeof(float);
     size_t at = (view->layer * trace->tokens + view->first_position) * row;
-    memcpy(trace->attention_input + at, view->attention_input, bytes);
-    memcpy(trace->attention_output + at, view->attention_output, bytes);
+    memcpy(trace->attention_input + at, fl_array_host(view->attention_input), bytes);
+    memcpy(trace->attention_output + at, fl_array_host(view->attention_output), bytes);
     /* The last row of hidden states is the one after the final norm, as Hugging Face counts. */
     if (view->layer + 1 < trace->layers)
-        memcpy(trace->hidden + at + trace->tokens * row, view->residual, bytes);
+        memcpy(trace->hidden + at + trace->tokens * row, fl_array_host(view->residual), bytes);
     return FL_OK;
 }
 
@@ -73,8 +73,10 @@ static fl_status score_tokens(fl_compute *compute, forward_trace *trace, fl_erro
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&shift, trace->tokens, error));
     FL_TRY_DONE(status, compute->ops->allocate(compute, trace->tokens, FL_FLOAT64, &log_sum_exp, error));
-    const fl_logit_rows_call call = {
-        .rows = rows, .vocabulary = trace->vocabulary, .logits = trace->logits, .log_sum_exp = log_sum_exp};
+    const fl_logit_rows_call call = {.rows = rows,
+                                     .vocabulary = trace->vocabulary,
+                                     .logits = fl_array_of(trace->logits),
+                                     .log_sum_exp = log_sum_exp};
     compute->ops->logit_rows(compute, &call);
     FL_TRY_DONE(status, compute->ops->download(compute, shift, log_sum_exp, rows, error));
     for (size_t t = 0; t < rows; t++) {
@@ -95,9 +97,9 @@ static fl_status compute_trace(const fl_workbench *bench, const fl_mechanism *me
     FL_TRY_DONE(status, allocate_trace(trace, error));
     FL_TRY_DONE(status, fl_session_create(bench->network, mechanism, &session, error));
     float *final = trace->hidden + trace->layers * trace->tokens * trace->model_dim;
-    FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, trace->hidden, final,
-                                           &observer, error));
-    fl_network_logits(bench->network, trace->tokens, final, trace->logits);
+    FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, fl_array_of(trace->hidden),
+                                           fl_array_of(final), &observer, error));
+    fl_network_logits(bench->network, trace->tokens, fl_array_of(final), fl_array_of(trace->logits));
     FL_TRY_DONE(status, score_tokens(bench->network->compute, trace, error));
 done:
     fl_session_destroy(session);

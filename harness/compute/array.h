@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum fl_number { FL_FLOAT32 = 0, FL_BFLOAT16, FL_FLOAT64, FL_INT32 } fl_number;
 
@@ -35,9 +36,12 @@ static inline fl_array fl_array_from(fl_array array, size_t elements) {
     return (fl_array){(unsigned char *)array.at + elements * fl_number_bytes(array.number), array.number};
 }
 
-/* For host code that is not an operation yet. */
+/* For host code that is not an operation yet: the numbers of an array of the cpu backend, and such an array. */
 static inline float *fl_array_host(fl_array array) {
     return (float *)array.at;
+}
+static inline fl_array fl_array_of(const float *host) {
+    return (fl_array){(void *)(uintptr_t)host, FL_FLOAT32};
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "harness/base/shapes.h"
+#include "harness/compute/array.h"
 #include "harness/compute/rule_rows.h"
 #include "harness/compute/write_rows.h"
 
@@ -15,15 +16,15 @@
 typedef struct fl_token_attention_call {
     fl_attention_shape shape;
     size_t position;           /* of the token; key i is alive while expiry[i] > position */
-    const float *query;        /* [H][D] */
+    fl_array query;        /* [H][D] */
     size_t keys;               /* S of each KV head */
-    const float *key, *value;  /* [Hkv][S][D], stride of a head = key_head_stride */
+    fl_array key, value;  /* [Hkv][S][D], stride of a head = key_head_stride */
     size_t key_head_stride;
     const size_t *expiry;      /* [Hkv][S], stride of a head = expiry_head_stride */
     size_t expiry_head_stride;
-    float *weights;            /* [H][S] softmax weights, 0 where not alive */
-    float *output;             /* [H][D] */
-    float *log_sum_exp;        /* [H] */
+    fl_array weights;            /* [H][S] softmax weights, 0 where not alive */
+    fl_array output;             /* [H][D] */
+    fl_array log_sum_exp;        /* [H] */
 } fl_token_attention_call;
 
 /* What the state, as it stands, makes of its candidates: ||v - read(S, k)|| of each of the first rows of `cached`, the read divided
@@ -35,8 +36,8 @@ typedef struct fl_recall_call {
     size_t state_floats, kv_heads, candidates;
     fl_write_layout layout;
     fl_write_rows cached;
-    const float *state;        /* [H][state_floats] */
-    float *read;               /* scratch [H][candidates*m][Dv] */
+    fl_array state;        /* [H][state_floats] */
+    fl_array read;               /* scratch [H][candidates*m][Dv] */
     double *errors;            /* [H][candidates] */
 } fl_recall_call;
 

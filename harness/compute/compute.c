@@ -144,47 +144,39 @@ void fl_compute_take_back(fl_compute *compute, fl_lent_memory lent) {
     fl_compute_release(compute, smaller.memory);
 }
 
-static fl_array floats_at(const float *x) {
-    return (fl_array){(void *)(uintptr_t)x, FL_FLOAT32};
+fl_status fl_compute_floats(fl_compute *compute, size_t count, fl_array *out, fl_error *error) {
+    return compute->ops->allocate(compute, count, FL_FLOAT32, out, error);
 }
 
-fl_status fl_compute_floats(fl_compute *compute, size_t count, float **out, fl_error *error) {
-    fl_array array;
-    fl_status status = compute->ops->allocate(compute, count, FL_FLOAT32, &array, error);
-    *out = array.at;
-    return status;
+void fl_compute_release(fl_compute *compute, fl_array array) {
+    if (fl_array_is(array)) compute->ops->release(compute, array);
 }
 
-void fl_compute_release(fl_compute *compute, float *array) {
-    if (array != NULL) compute->ops->release(compute, floats_at(array));
+void fl_compute_copy(fl_compute *compute, fl_array to, fl_array from, size_t count) {
+    compute->ops->copy_rows(compute, to, count, from, count, 1, count);
 }
 
-void fl_compute_copy(fl_compute *compute, float *to, const float *from, size_t count) {
-    compute->ops->copy_rows(compute, floats_at(to), count, floats_at(from), count, 1, count);
-}
-
-void fl_compute_copy_rows(fl_compute *compute, float *to, size_t to_stride, const float *from,
+void fl_compute_copy_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from,
                           size_t from_stride, size_t rows, size_t row_count) {
-    compute->ops->copy_rows(compute, floats_at(to), to_stride, floats_at(from), from_stride, rows, row_count);
+    compute->ops->copy_rows(compute, to, to_stride, from, from_stride, rows, row_count);
 }
 
-void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, const float *from,
+void fl_compute_gather_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from,
                             size_t from_stride, fl_array index, size_t rows, size_t row_count) {
-    compute->ops->gather_rows(compute, floats_at(to), to_stride, floats_at(from), from_stride, index, rows,
-                              row_count);
+    compute->ops->gather_rows(compute, to, to_stride, from, from_stride, index, rows, row_count);
 }
 
-void fl_compute_upload(fl_compute *compute, float *to, const float *host, size_t count) {
-    compute->ops->upload(compute, floats_at(to), host, count);
+void fl_compute_upload(fl_compute *compute, fl_array to, const float *host, size_t count) {
+    compute->ops->upload(compute, to, host, count);
 }
 
-fl_status fl_compute_download(fl_compute *compute, float *host, const float *from, size_t count,
+fl_status fl_compute_download(fl_compute *compute, float *host, fl_array from, size_t count,
                               fl_error *error) {
-    return compute->ops->download(compute, host, floats_at(from), count, error);
+    return compute->ops->download(compute, host, from, count, error);
 }
 
-void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value) {
-    compute->ops->fill(compute, floats_at(array), count, value);
+void fl_compute_fill(fl_compute *compute, fl_array array, size_t count, double value) {
+    compute->ops->fill(compute, array, count, value);
 }
 
 void fl_compute_destroy(fl_compute *compute) {

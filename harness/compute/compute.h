@@ -40,25 +40,25 @@ typedef struct fl_attention_call {
     fl_attention_shape shape;
     size_t tokens;            /* T queries, at positions first_position .. first_position + T - 1 */
     size_t first_position;
-    const float *query;       /* [T][H][D] */
+    fl_array query;       /* [T][H][D] */
     size_t keys;              /* S, per KV head */
-    const float *key;         /* [Hkv][S][D], stride of a head = key_head_stride floats */
-    const float *value;       /* [Hkv][S][D] */
+    fl_array key;         /* [Hkv][S][D], stride of a head = key_head_stride floats */
+    fl_array value;       /* [Hkv][S][D] */
     size_t key_head_stride;   /* >= S * D */
     const size_t *position;   /* [S] (lifetimes_per_head false) or [Hkv][S]; ascending within a head */
     const size_t *expiry;     /* same shape; NULL = never */
     bool lifetimes_per_head;
-    float *output;            /* [T][H][D], normalised by the softmax over the visible keys; this and the next two: NULL = not wanted */
-    float *log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k) */
-    float *largest;           /* [T][H] max of scale q.k over the visible keys, -inf without any */
+    fl_array output;            /* [T][H][D], normalised by the softmax over the visible keys; this and the next two: NULL = not wanted */
+    fl_array log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k) */
+    fl_array largest;           /* [T][H] max of scale q.k over the visible keys, -inf without any */
 } fl_attention_call;
 
 /* Gradients of the call's results, given (NULL = 0), and of its inputs (NULL = not wanted). The largest score's goes to the first
  * key that has it. */
 typedef struct fl_attention_gradients {
-    const float *output, *log_sum_exp, *largest;
-    float *query;       /* [T][H][D], overwritten */
-    float *key, *value; /* layout of call->key; added to */
+    fl_array output, log_sum_exp, largest;
+    fl_array query;       /* [T][H][D], overwritten */
+    fl_array key, value; /* layout of call->key; added to */
 } fl_attention_gradients;
 
 typedef struct fl_compute_ops {
@@ -99,38 +99,38 @@ typedef struct fl_compute_ops {
     void (*weight_destroy)(fl_compute *, fl_weight *);
 
     /* output [T][rows] = input [T][columns] W^T (+ bias [rows] or NULL). */
-    void (*linear)(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input, float *output);
+    void (*linear)(fl_compute *, const fl_weight *, fl_array bias, size_t tokens, fl_array input, fl_array output);
     /* gradient_input [T][columns] (+)= gradient_output [T][rows] W. accumulate: add to what is there. */
-    void (*linear_backward)(fl_compute *, const fl_weight *, size_t tokens, const float *gradient_output,
-                            float *gradient_input, bool accumulate);
+    void (*linear_backward)(fl_compute *, const fl_weight *, size_t tokens, fl_array gradient_output,
+                            fl_array gradient_input, bool accumulate);
     /* output [T][columns] = row ids[t] of the weight. */
-    void (*embed)(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, float *output);
+    void (*embed)(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, fl_array output);
 
     /* C [m][n] = alpha op(A) op(B) + beta C, row-major, plain float32; parallel over the whole product. */
     void (*matmul)(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
-                   const float *a, size_t stride_a, const float *b, size_t stride_b, float beta, float *c,
+                   fl_array a, size_t stride_a, fl_array b, size_t stride_b, float beta, fl_array c,
                    size_t stride_c);
 
     /* output = input / sqrt(mean(input^2) + epsilon) * weight, over `rows` rows of `columns`; in place allowed. */
-    void (*rms_norm)(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight, double epsilon,
-                     float *output);
+    void (*rms_norm)(fl_compute *, size_t rows, size_t columns, fl_array input, fl_array weight, double epsilon,
+                     fl_array output);
     /* gradient_input (+)= d/d input. */
-    void (*rms_norm_backward)(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight,
-                              double epsilon, const float *gradient_output, float *gradient_input, bool accumulate);
+    void (*rms_norm_backward)(fl_compute *, size_t rows, size_t columns, fl_array input, fl_array weight,
+                              double epsilon, fl_array gradient_output, fl_array gradient_input, bool accumulate);
 
     /* Half-split RoPE in place on [T][heads][D], positions first .. first + T - 1; angles, cos and sin in float32 as
      * Hugging Face has them. direction +1 rotates, -1 rotates back (the backward pass). */
     void (*rope)(fl_compute *, size_t tokens, size_t heads, size_t head_dim, size_t first_position, size_t rotary_dim,
-                 const float *inverse_frequencies, float attention_factor, int direction, float *x);
+                 fl_array inverse_frequencies, float attention_factor, int direction, fl_array x);
 
     /* output = activation(gate) * up, `count` elements; output may be gate. */
-    void (*gated_activation)(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
-                             float *output);
-    void (*gated_activation_backward)(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
-                                      const float *gradient_output, float *gradient_gate, float *gradient_up);
+    void (*gated_activation)(fl_compute *, fl_activation, size_t count, fl_array gate, fl_array up,
+                             fl_array output);
+    void (*gated_activation_backward)(fl_compute *, fl_activation, size_t count, fl_array gate, fl_array up,
+                                      fl_array gradient_output, fl_array gradient_gate, fl_array gradient_up);
 
     /* x += y. */
-    void (*add)(fl_compute *, size_t count, float *x, const float *y);
+    void (*add)(fl_compute *, size_t count, fl_array x, fl_array y);
 
     void (*attention)(fl_compute *, const fl_attention_call *);
     /* When call->output and call->log_sum_exp are both given they hold the forward pass's results, which are used; else they
@@ -152,17 +152,17 @@ typedef struct fl_compute_ops {
 
     /* Rules with a step of their own (own_steps.h). init: the states [H][state_floats] of a fresh timeline. backward_bytes: what
      * the backward pass over `tokens` tokens takes beside its arguments. */
-    void (*own_init)(fl_compute *, const fl_rule_layer *, size_t state_floats, float *state);
+    void (*own_init)(fl_compute *, const fl_rule_layer *, size_t state_floats, fl_array state);
     void (*own_steps)(fl_compute *, const fl_own_steps_call *);
     fl_status (*own_steps_backward)(fl_compute *, const fl_own_steps_call *, const fl_own_steps_gradients *, fl_error *);
     size_t (*own_steps_backward_bytes)(fl_compute *, size_t tokens, size_t state_floats);
 
     /* Heads that share a source: to [T][sources][D] += the sum, in order, of its heads' x [T][H][D]. */
-    void (*add_heads)(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to);
+    void (*add_heads)(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim, fl_array x, fl_array to);
 
     /* A routed cache's rows (cache_rows.h). row_lengths: lengths [heads][rows] float64 = ||x||, x [heads][rows][dim], of which a head
      * begins every head_stride numbers. */
-    void (*row_lengths)(fl_compute *, size_t heads, size_t rows, size_t dim, const float *x, size_t head_stride, double *lengths);
+    void (*row_lengths)(fl_compute *, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride, double *lengths);
     void (*token_attention)(fl_compute *, const fl_token_attention_call *);
     void (*recall_errors)(fl_compute *, const fl_recall_call *);
     void (*exchange_rows)(fl_compute *, const fl_exchange_call *);
@@ -170,7 +170,7 @@ typedef struct fl_compute_ops {
     /* The short convolution (short_conv.h). remember: moves the last kernel - 1 tokens of history and input into history.
      * backward: over one whole sequence. */
     void (*short_conv)(fl_compute *, const fl_short_conv_call *);
-    void (*short_conv_remember)(fl_compute *, const fl_short_conv_call *, float *history);
+    void (*short_conv_remember)(fl_compute *, const fl_short_conv_call *, fl_array history);
     void (*short_conv_backward)(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);
 
     /* The merge (merge.h). backward: the call's `output` is not used. */
@@ -180,20 +180,20 @@ typedef struct fl_compute_ops {
     /* Measuring: float64, every sum in one fixed order.
      *
      * Rows [rows][columns]: squared [rows] = |other - reference|^2; cosine [rows] of the angle between the two, 0 when either is 0. */
-    void (*row_errors)(fl_compute *, size_t rows, size_t columns, const float *reference, const float *other,
+    void (*row_errors)(fl_compute *, size_t rows, size_t columns, fl_array reference, fl_array other,
                        fl_array squared, fl_array cosine);
     /* sum and sum_squares [rows] of the entries of each row and of their squares. */
-    void (*row_moments)(fl_compute *, size_t rows, size_t columns, const float *x, fl_array sum, fl_array sum_squares);
+    void (*row_moments)(fl_compute *, size_t rows, size_t columns, fl_array x, fl_array sum, fl_array sum_squares);
     /* first [1] int32: index of the first of `count` numbers that is NaN or infinite, or `count`; count <= INT32_MAX. */
-    void (*first_not_finite)(fl_compute *, size_t count, const float *x, fl_array first);
+    void (*first_not_finite)(fl_compute *, size_t count, fl_array x, fl_array first);
     /* x -= y, and squares [1] = the sum of the squares of that (before it is rounded). */
-    void (*subtract_squares)(fl_compute *, size_t count, const float *y, float *x, fl_array squares);
+    void (*subtract_squares)(fl_compute *, size_t count, fl_array y, fl_array x, fl_array squares);
     /* x *= factor. */
-    void (*scale)(fl_compute *, size_t count, float factor, float *x);
+    void (*scale)(fl_compute *, size_t count, float factor, fl_array x);
     void (*key_geometry)(fl_compute *, const fl_key_geometry_call *); /* statistics.h */
     /* rank [H] float64 of state [H][Dv][Dk]: exp(entropy) of the singular values over their sum (Roy & Vetterli 2007); 0 for a zero
      * state, NaN when it is not finite. */
-    fl_status (*effective_rank)(fl_compute *, size_t heads, size_t value_dim, size_t key_dim, const float *state,
+    fl_status (*effective_rank)(fl_compute *, size_t heads, size_t value_dim, size_t key_dim, fl_array state,
                                 fl_array rank, fl_error *);
 
     /* Rows of logits (logits.h). */
@@ -205,7 +205,7 @@ typedef struct fl_compute_ops {
 } fl_compute_ops;
 
 typedef struct fl_lent_memory {
-    float *memory;
+    fl_array memory;
     size_t count; /* numbers */
 } fl_lent_memory;
 
@@ -231,16 +231,16 @@ void fl_compute_destroy(fl_compute *compute);
 
 /* The memory slots for float32: an array of `count` numbers, which is released here too (none is fine, and then compute may be
  * NULL); `count` numbers copied; rows copied; `count` numbers set. */
-fl_status fl_compute_floats(fl_compute *compute, size_t count, float **out, fl_error *error);
-void fl_compute_release(fl_compute *compute, float *array);
-void fl_compute_copy(fl_compute *compute, float *to, const float *from, size_t count);
-void fl_compute_copy_rows(fl_compute *compute, float *to, size_t to_stride, const float *from, size_t from_stride, size_t rows,
+fl_status fl_compute_floats(fl_compute *compute, size_t count, fl_array *out, fl_error *error);
+void fl_compute_release(fl_compute *compute, fl_array array);
+void fl_compute_copy(fl_compute *compute, fl_array to, fl_array from, size_t count);
+void fl_compute_copy_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from, size_t from_stride, size_t rows,
                           size_t row_count);
-void fl_compute_gather_rows(fl_compute *compute, float *to, size_t to_stride, const float *from, size_t from_stride,
+void fl_compute_gather_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from, size_t from_stride,
                             fl_array index, size_t rows, size_t row_count);
-void fl_compute_upload(fl_compute *compute, float *to, const float *host, size_t count);
-fl_status fl_compute_download(fl_compute *compute, float *host, const float *from, size_t count, fl_error *error);
-void fl_compute_fill(fl_compute *compute, float *array, size_t count, double value);
+void fl_compute_upload(fl_compute *compute, fl_array to, const float *host, size_t count);
+fl_status fl_compute_download(fl_compute *compute, float *host, fl_array from, size_t count, fl_error *error);
+void fl_compute_fill(fl_compute *compute, fl_array array, size_t count, double value);
 
 /* Scratch memory of at least `count` numbers, whose content is undefined, for the length of one call of the code above: the
  * instance keeps the block for the next borrower, so that pages are not fetched from the system and cleared each time. It is

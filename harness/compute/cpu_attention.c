@@ -109,8 +109,9 @@ void fl_softmax_rows_attend(const fl_attention_context *c, fl_softmax_rows *rows
         fl_key_block block =
             fl_attention_key_block(call, kv_head, j, at_most(j + FL_ATTENTION_KEY_BLOCK, end), low, high);
         if (block.count > 0) {
-            const float *key = call->key + kv_head * call->key_head_stride + block.first * dim;
-            const float *value = call->value + kv_head * call->key_head_stride + block.first * dim;
+            const float *key = fl_cpu_floats(call->key) + kv_head * call->key_head_stride + block.first * dim;
+            const float *value =
+                fl_cpu_floats(call->value) + kv_head * call->key_head_stride + block.first * dim;
             if (rows->rows <= FEW_ROWS) {
                 kernels->rows_times_tokens(block.count, dim, key, rows->rows, rows->query, rows->scores,
                                            FL_ATTENTION_KEY_BLOCK);
@@ -143,8 +144,8 @@ fl_softmax_rows fl_softmax_rows_begin(const fl_attention_context *c, float *scra
     rows.maximum = rows.scores + count * FL_ATTENTION_KEY_BLOCK;
     rows.sum = rows.maximum + count;
     for (size_t t = 0; t < tokens; t++) {
-        const float *query =
-            c->call->query + ((first_token + t) * shape->query_heads + kv_head * c->group) * dim;
+        const float *query = fl_cpu_floats(c->call->query) +
+                             ((first_token + t) * shape->query_heads + kv_head * c->group) * dim;
         c->cpu->kernels->scale(c->group * dim, shape->scale, query, rows.query + t * c->group * dim);
     }
     memset(rows.output, 0, count * dim * sizeof(float));
@@ -161,14 +162,14 @@ static void rows_finish(const fl_attention_context *c, const fl_softmax_rows *ro
         size_t token = first_token + r / c->group, head = kv_head * c->group + r % c->group;
         size_t at = token * shape->query_heads + head;
         float sum = rows->sum[r];
-        if (c->call->output != NULL) {
+        if (fl_array_is(c->call->output)) {
             c->cpu->kernels->scale(dim, sum == 0.0f ? 0.0f : 1.0f / sum, rows->output + r * dim,
-                                   c->call->output + at * dim);
+                                   fl_cpu_floats(c->call->output) + at * dim);
         }
-        if (c->call->log_sum_exp != NULL) {
-            c->call->log_sum_exp[at] = sum == 0.0f ? -INFINITY : rows->maximum[r] + logf(sum);
+        if (fl_array_is(c->call->log_sum_exp)) {
+            fl_cpu_floats(c->call->log_sum_exp)[at] = sum == 0.0f ? -INFINITY : rows->maximum[r] + logf(sum);
         }
-        if (c->call->largest != NULL) c->call->largest[at] = rows->maximum[r];
+        if (fl_array_is(c->call->largest)) fl_cpu_floats(c->call->largest)[at] = rows->maximum[r];
     }
 }
 

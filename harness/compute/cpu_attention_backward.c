@@ -35,7 +35,7 @@ static size_t backward_floats(size_t rows, size_t dim) {
 }
 
 static bool results_given(const fl_attention_call *call) {
-    return call->output != NULL && call->log_sum_exp != NULL;
+    return fl_array_is(call->output) && fl_array_is(call->log_sum_exp);
 }
 
 /* Where row r's numbers lie in arrays [T][H]. */
@@ -56,13 +56,14 @@ static void find_shifts(const backward_context *c, backward_rows *b) {
         size_t at = row_at(&c->base, b, r);
         float sum = b->rows.sum[r], along = 0.0f;
         if (given) {
-            b->log_sum_exp[r] = call->log_sum_exp[at];
-            along = kernels->dot(dim, b->gradient + r * dim, call->output + at * dim);
+            b->log_sum_exp[r] = fl_cpu_floats(call->log_sum_exp)[at];
+            along = kernels->dot(dim, b->gradient + r * dim, fl_cpu_floats(call->output) + at * dim);
         } else {
             b->log_sum_exp[r] = sum == 0.0f ? -INFINITY : b->rows.maximum[r] + logf(sum);
             if (sum != 0.0f) along = kernels->dot(dim, b->gradient + r * dim, b->rows.output + r * dim) / sum;
         }
-        b->shift[r] = (c->out->log_sum_exp != NULL ? c->out->log_sum_exp[at] : 0.0f) - along;
+        b->shift[r] =
+            (fl_array_is(c->out->log_sum_exp) ? fl_cpu_floats(c->out->log_sum_exp)[at] : 0.0f) - along;
     }
 }
 
@@ -84,10 +85,10 @@ static backward_rows begin(const backward_context *c, float *scratch, size_t kv_
     for (size_t t = 0; t < tokens; t++) {
         float *gradient = b.gradient + t * c->base.group * dim;
         size_t at = ((first_token + t) * shape->query_heads + kv_head * c->base.group) * dim;
-        if (c->out->output == NULL) {
+        if (!fl_array_is(c->out->output)) {
             memset(gradient, 0, c->base.group * dim * sizeof *gradient);
         } else {
-            memcpy(gradient, c->out->output + at, c->base.group * dim * sizeof *gradient);
+            memcpy(gradient, fl_cpu_floats(c->out->output) + at, c->base.group * dim * sizeof *gradient);
         }
     }
     find_shifts(c, &b);
@@ -113,9 +114,11 @@ static void spread_largest(const backward_context *c, backward_rows *b) {
         if (b->largest[r] == -INFINITY) continue;
         size_t at = row_at(&c->base, b, r);
         size_t of_key = b->kv_head * call->key_head_stride + (size_t)b->largest_key[r] * dim;
-        float slope = c->out->largest[at] * call->shape.scale;
-        kernels->axpy(dim, slope, call->key + of_key, b->gradient_query + r * dim);
-        if (c->out->key != NULL) kernels->axpy(dim, slope, call->query + at * dim, c->out->key + of_key);
+        float slope = fl_cpu_floats(c->out->largest)[at] * call->shape.scale;
+        kernels->axpy(dim, slope, fl_cpu_floats(call->key) + of_key, b->gradient_query + r * dim);
+        if (fl_array_is(c->out->key))
+            kernels->axpy(dim, slope, fl_cpu_floats(call->query) + at * dim,
+                          fl_cpu_floats(c->out->key) + of_key);
     }
 }
 
@@ -128,9 +131,9 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
     size_t at = b->kv_head * call->key_head_stride + block->first * dim;
     float *weights = b->rows.scores, *slopes = b->slopes;
     fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->rows.query, dim,
-                         call->key + at, dim, false, weights, stride);
+                         fl_cpu_floats(call->key) + at, dim, false, weights, stride);
     fl_attention_mask(call, b->kv_head, block, b->first_token, b->tokens, c->base.group, weights, stride);
-    if (c->out->largest != NULL) note_largest(b, block, weights, stride);
+    if (fl_array_is(c->out->largest)) note_largest(b, block, weights, stride);
     for (size_t r = 0; r < rows; r++) {
         float *row = weights + r * stride;
         if (b->log_sum_exp[r] == -INFINITY) {
@@ -139,21 +142,21 @@ static void pass_back(const backward_context *c, backward_rows *b, const fl_key_
             kernels->exp_sum(keys, b->log_sum_exp[r], row, row);
         }
     }
-    if (c->out->value != NULL) {
+    if (fl_array_is(c->out->value)) {
         fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, weights, stride,
-                             b->gradient, dim, true, c->out->value + at, dim);
+                             b->gradient, dim, true, fl_cpu_floats(c->out->value) + at, dim);
     }
     fl_cpu_block_product(kernels, FL_WHOLE, false, true, rows, keys, dim, 1.0f, b->gradient, dim,
-                         call->value + at, dim, false, slopes, stride);
+                         fl_cpu_floats(call->value) + at, dim, false, slopes, stride);
     for (size_t r = 0; r < rows; r++) {
         kernels->shift_multiply(keys, weights + r * stride, slopes + r * stride, b->shift[r],
                                 slopes + r * stride);
     }
     fl_cpu_block_product(kernels, FL_WHOLE, false, false, rows, dim, keys, call->shape.scale, slopes, stride,
-                         call->key + at, dim, true, b->gradient_query, dim);
-    if (c->out->key != NULL) {
+                         fl_cpu_floats(call->key) + at, dim, true, b->gradient_query, dim);
+    if (fl_array_is(c->out->key)) {
         fl_cpu_block_product(kernels, FL_WHOLE, true, false, keys, dim, rows, 1.0f, slopes, stride,
-                             b->rows.query, dim, true, c->out->key + at, dim);
+                             b->rows.query, dim, true, fl_cpu_floats(c->out->key) + at, dim);
     }
 }
 
@@ -171,9 +174,9 @@ static void backward_item(void *context, size_t kv_head, size_t worker) {
             if (block.count > 0) pass_back(c, &b, &block);
             if (block.last) break;
         }
-        if (c->out->largest != NULL) spread_largest(c, &b);
-        for (size_t r = 0; c->out->query != NULL && r < b.rows.rows; r++) {
-            memcpy(c->out->query + row_at(&c->base, &b, r) * dim, b.gradient_query + r * dim,
+        if (fl_array_is(c->out->largest)) spread_largest(c, &b);
+        for (size_t r = 0; fl_array_is(c->out->query) && r < b.rows.rows; r++) {
+            memcpy(fl_cpu_floats(c->out->query) + row_at(&c->base, &b, r) * dim, b.gradient_query + r * dim,
                    dim * sizeof(float));
         }
     }

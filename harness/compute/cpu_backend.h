@@ -5,6 +5,8 @@
 #ifndef FL_COMPUTE_CPU_BACKEND_H
 #define FL_COMPUTE_CPU_BACKEND_H
 
+#include <assert.h>
+
 #include "harness/compute/compute.h"
 #include "harness/compute/cpu_kernels.h"
 
@@ -43,6 +45,12 @@ struct fl_weight {
 
 static inline fl_cpu *fl_cpu_of(fl_compute *compute) {
     return (fl_cpu *)compute;
+}
+
+/* What an array of the instance is to its own operations: host memory. NULL: no array. */
+static inline float *fl_cpu_floats(fl_array array) {
+    assert(array.number == FL_FLOAT32);
+    return (float *)array.at;
 }
 
 static inline float *fl_cpu_scratch(const fl_cpu *cpu, size_t worker) {
@@ -94,43 +102,43 @@ void fl_cpu_forget(fl_compute *, const void *from);
 
 fl_status fl_cpu_weight_create(fl_compute *, const fl_tensor *, fl_weight **, fl_error *);
 void fl_cpu_weight_destroy(fl_compute *, fl_weight *);
-void fl_cpu_linear(fl_compute *, const fl_weight *, const float *bias, size_t tokens, const float *input,
-                   float *output);
-void fl_cpu_linear_backward(fl_compute *, const fl_weight *, size_t tokens, const float *gradient_output,
-                            float *gradient_input, bool accumulate);
-void fl_cpu_embed(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, float *output);
+void fl_cpu_linear(fl_compute *, const fl_weight *, fl_array bias, size_t tokens, fl_array input,
+                   fl_array output);
+void fl_cpu_linear_backward(fl_compute *, const fl_weight *, size_t tokens, fl_array gradient_output,
+                            fl_array gradient_input, bool accumulate);
+void fl_cpu_embed(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, fl_array output);
 void fl_cpu_matmul(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
-                   float alpha, const float *a, size_t stride_a, const float *b, size_t stride_b, float beta,
-                   float *c, size_t stride_c);
+                   float alpha, fl_array a, size_t stride_a, fl_array b, size_t stride_b, float beta,
+                   fl_array c, size_t stride_c);
 
-void fl_cpu_rms_norm(fl_compute *, size_t rows, size_t columns, const float *input, const float *weight,
-                     double epsilon, float *output);
-void fl_cpu_rms_norm_backward(fl_compute *, size_t rows, size_t columns, const float *input,
-                              const float *weight, double epsilon, const float *gradient_output,
-                              float *gradient_input, bool accumulate);
+void fl_cpu_rms_norm(fl_compute *, size_t rows, size_t columns, fl_array input, fl_array weight,
+                     double epsilon, fl_array output);
+void fl_cpu_rms_norm_backward(fl_compute *, size_t rows, size_t columns, fl_array input,
+                              fl_array weight, double epsilon, fl_array gradient_output,
+                              fl_array gradient_input, bool accumulate);
 void fl_cpu_rope(fl_compute *, size_t tokens, size_t heads, size_t head_dim, size_t first_position,
-                 size_t rotary_dim, const float *inverse_frequencies, float attention_factor, int direction,
-                 float *x);
-void fl_cpu_gated_activation(fl_compute *, fl_activation, size_t count, const float *gate, const float *up,
-                             float *output);
-void fl_cpu_gated_activation_backward(fl_compute *, fl_activation, size_t count, const float *gate,
-                                      const float *up, const float *gradient_output, float *gradient_gate,
-                                      float *gradient_up);
-void fl_cpu_add(fl_compute *, size_t count, float *x, const float *y);
+                 size_t rotary_dim, fl_array inverse_frequencies, float attention_factor, int direction,
+                 fl_array x);
+void fl_cpu_gated_activation(fl_compute *, fl_activation, size_t count, fl_array gate, fl_array up,
+                             fl_array output);
+void fl_cpu_gated_activation_backward(fl_compute *, fl_activation, size_t count, fl_array gate,
+                                      fl_array up, fl_array gradient_output, fl_array gradient_gate,
+                                      fl_array gradient_up);
+void fl_cpu_add(fl_compute *, size_t count, fl_array x, fl_array y);
 
 void fl_cpu_attention(fl_compute *, const fl_attention_call *);
 void fl_cpu_attention_backward(fl_compute *, const fl_attention_call *, const fl_attention_gradients *);
 
-void fl_cpu_row_errors(fl_compute *, size_t rows, size_t columns, const float *reference, const float *other,
+void fl_cpu_row_errors(fl_compute *, size_t rows, size_t columns, fl_array reference, fl_array other,
                        fl_array squared, fl_array cosine);
-void fl_cpu_row_moments(fl_compute *, size_t rows, size_t columns, const float *x, fl_array sum,
+void fl_cpu_row_moments(fl_compute *, size_t rows, size_t columns, fl_array x, fl_array sum,
                         fl_array sum_squares);
-void fl_cpu_first_not_finite(fl_compute *, size_t count, const float *x, fl_array first);
-void fl_cpu_subtract_squares(fl_compute *, size_t count, const float *y, float *x, fl_array squares);
-void fl_cpu_scale(fl_compute *, size_t count, float factor, float *x);
+void fl_cpu_first_not_finite(fl_compute *, size_t count, fl_array x, fl_array first);
+void fl_cpu_subtract_squares(fl_compute *, size_t count, fl_array y, fl_array x, fl_array squares);
+void fl_cpu_scale(fl_compute *, size_t count, float factor, fl_array x);
 void fl_cpu_key_geometry(fl_compute *, const fl_key_geometry_call *);
 fl_status fl_cpu_effective_rank(fl_compute *, size_t heads, size_t value_dim, size_t key_dim,
-                                const float *state, fl_array rank, fl_error *);
+                                fl_array state, fl_array rank, fl_error *);
 
 void fl_cpu_logit_rows(fl_compute *, const fl_logit_rows_call *);
 void fl_cpu_logit_divergence(fl_compute *, const fl_logit_divergence_call *);
@@ -146,23 +154,23 @@ void fl_cpu_prepare(fl_compute *, const fl_prepare_call *);
 void fl_cpu_prepare_backward(fl_compute *, const fl_prepare_call *, const fl_prepare_gradients *);
 void fl_cpu_add_bonus(fl_compute *, const fl_bonus_call *);
 
-void fl_cpu_own_init(fl_compute *, const fl_rule_layer *, size_t state_floats, float *state);
+void fl_cpu_own_init(fl_compute *, const fl_rule_layer *, size_t state_floats, fl_array state);
 void fl_cpu_own_steps(fl_compute *, const fl_own_steps_call *);
 fl_status fl_cpu_own_steps_backward(fl_compute *, const fl_own_steps_call *, const fl_own_steps_gradients *,
                                     fl_error *);
 size_t fl_cpu_own_steps_backward_bytes(fl_compute *, size_t tokens, size_t state_floats);
 
 void fl_cpu_add_heads(fl_compute *, size_t tokens, size_t heads, size_t sources, size_t head_dim,
-                      const float *x, float *to);
+                      fl_array x, fl_array to);
 
-void fl_cpu_row_lengths(fl_compute *, size_t heads, size_t rows, size_t dim, const float *x,
+void fl_cpu_row_lengths(fl_compute *, size_t heads, size_t rows, size_t dim, fl_array x,
                         size_t head_stride, double *lengths);
 void fl_cpu_token_attention(fl_compute *, const fl_token_attention_call *);
 void fl_cpu_recall_errors(fl_compute *, const fl_recall_call *);
 void fl_cpu_exchange_rows(fl_compute *, const fl_exchange_call *);
 
 void fl_cpu_short_conv(fl_compute *, const fl_short_conv_call *);
-void fl_cpu_short_conv_remember(fl_compute *, const fl_short_conv_call *, float *history);
+void fl_cpu_short_conv_remember(fl_compute *, const fl_short_conv_call *, fl_array history);
 void fl_cpu_short_conv_backward(fl_compute *, const fl_short_conv_call *, const fl_short_conv_gradients *);
 
 void fl_cpu_merge(fl_compute *, const fl_merge_call *);

@@ -23,9 +23,9 @@ static void lengths_of_head(void *context, size_t head, size_t worker) {
     }
 }
 
-void fl_cpu_row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, const float *x,
+void fl_cpu_row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, fl_array x,
                         size_t head_stride, double *lengths) {
-    fl_lengths_work work = {rows, dim, head_stride, x, lengths};
+    fl_lengths_work work = {rows, dim, head_stride, fl_cpu_floats(x), lengths};
     fl_threads_for(compute->threads, heads, lengths_of_head, &work);
 }
 
@@ -59,15 +59,18 @@ static void attend_group(void *context, size_t kv_head, size_t worker) {
     const fl_token_attention_call *call = work->call;
     size_t dim = call->shape.head_dim, group = call->shape.query_heads / call->shape.kv_heads;
     size_t first = kv_head * group, of_key = kv_head * call->key_head_stride;
-    float *weights = call->weights + first * call->keys;
+    float *weights = fl_cpu_floats(call->weights) + first * call->keys;
     fl_cpu_matmul(work->compute, false, true, group, call->keys, dim, call->shape.scale,
-                  call->query + first * dim, dim, call->key + of_key, dim, 0.0f, weights, call->keys);
+                  fl_array_from(call->query, first * dim), dim, fl_array_from(call->key, of_key), dim, 0.0f,
+                  fl_array_of(weights), call->keys);
     for (size_t i = 0; i < group; i++) {
-        call->log_sum_exp[first + i] = softmax_of_query(call->expiry + kv_head * call->expiry_head_stride,
-                                                        call->position, call->keys, weights + i * call->keys);
+        fl_cpu_floats(call->log_sum_exp)[first + i] =
+            softmax_of_query(call->expiry + kv_head * call->expiry_head_stride, call->position, call->keys,
+                             weights + i * call->keys);
     }
-    fl_cpu_matmul(work->compute, false, false, group, dim, call->keys, 1.0f, weights, call->keys,
-                  call->value + of_key, dim, 0.0f, call->output + first * dim, dim);
+    fl_cpu_matmul(work->compute, false, false, group, dim, call->keys, 1.0f, fl_array_of(weights), call->keys,
+                  fl_array_from(call->value, of_key), dim, 0.0f, fl_array_from(call->output, first * dim),
+                  dim);
 }
 
 void fl_cpu_token_attention(fl_compute *compute, const fl_token_attention_call *call) {
@@ -99,7 +102,8 @@ static void find_residuals(const fl_recall_call *call, size_t head, const float 
     size_t micro = call->layout.micro_steps, value_dim = call->layout.value_dim,
            group = call->rule->heads / call->kv_heads;
     for (size_t slot = 0; slot < call->candidates; slot++) {
-        const float *value = fl_write_row(&call->layout, &call->cached, FL_WRITE_VALUE, head, slot);
+        const float *value =
+            fl_cpu_floats(fl_write_row(&call->layout, &call->cached, FL_WRITE_VALUE, head, slot));
         double sum = 0.0;
         for (size_t i = 0; i < micro; i++)
             sum += residual(call, value + i * value_dim, read + (slot * micro + i) * value_dim);
@@ -110,8 +114,8 @@ static void find_residuals(const fl_recall_call *call, size_t head, const float 
 static void read_by_rule(const fl_recall_call *call, size_t head, float *read) {
     fl_rule_input input = fl_rule_layer_input(call->rule, head);
     for (size_t slot = 0; slot < call->candidates; slot++) {
-        input.query = fl_write_row(&call->layout, &call->cached, FL_WRITE_KEY, head, slot);
-        call->rule->rule.read(&input, call->state + head * call->state_floats,
+        input.query = fl_cpu_floats(fl_write_row(&call->layout, &call->cached, FL_WRITE_KEY, head, slot));
+        call->rule->rule.read(&input, fl_cpu_floats(call->state) + head * call->state_floats,
                               read + slot * call->layout.value_dim);
     }
 }
@@ -122,13 +126,14 @@ static void recall_of_head(void *context, size_t head, size_t worker) {
     const fl_recall_call *call = work->call;
     size_t key_dim = call->layout.key_dim, value_dim = call->layout.value_dim;
     size_t reads = call->candidates * call->layout.micro_steps;
-    float *read = call->read + head * reads * value_dim;
+    float *read = fl_cpu_floats(call->read) + head * reads * value_dim;
     if (call->own) {
         read_by_rule(call, head, read);
     } else {
         fl_cpu_matmul(work->compute, false, true, reads, value_dim, key_dim, 1.0f,
                       fl_write_row(&call->layout, &call->cached, FL_WRITE_KEY, head, 0), key_dim,
-                      call->state + head * call->state_floats, key_dim, 0.0f, read, value_dim);
+                      fl_array_from(call->state, head * call->state_floats), key_dim, 0.0f, fl_array_of(read),
+                      value_dim);
     }
     find_residuals(call, head, read, call->errors + head * call->candidates);
 }
@@ -143,8 +148,8 @@ void fl_cpu_recall_errors(fl_compute *compute, const fl_recall_call *call) {
 static void swap_rows(const fl_exchange_call *call, size_t head, size_t row, size_t slot) {
     for (int i = 0; i < FL_WRITE_PARTS; i++) {
         enum fl_write_part part = (enum fl_write_part)i;
-        float *x = fl_write_row(&call->layout, &call->stream, part, head, row);
-        float *y = fl_write_row(&call->layout, &call->cached, part, head, slot);
+        float *x = fl_cpu_floats(fl_write_row(&call->layout, &call->stream, part, head, row));
+        float *y = fl_cpu_floats(fl_write_row(&call->layout, &call->cached, part, head, slot));
         for (size_t j = 0; x != NULL && j < call->layout.width[i]; j++) {
             float kept = x[j];
             x[j] = y[j];

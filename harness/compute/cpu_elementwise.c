@@ -45,16 +45,16 @@ static void rms_norm_item(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_cpu_rms_norm(fl_compute *compute, size_t rows, size_t columns, const float *input,
-                     const float *weight, double epsilon, float *output) {
+void fl_cpu_rms_norm(fl_compute *compute, size_t rows, size_t columns, fl_array input, fl_array weight,
+                     double epsilon, fl_array output) {
     norm_context c = {.kernels = fl_cpu_of(compute)->kernels,
                       .rows = rows,
                       .columns = columns,
                       .per_item = item_rows(columns),
-                      .input = input,
-                      .weight = weight,
+                      .input = fl_cpu_floats(input),
+                      .weight = fl_cpu_floats(weight),
                       .epsilon = epsilon,
-                      .output = output};
+                      .output = fl_cpu_floats(output)};
     fl_threads_for(compute->threads, pieces(rows, c.per_item), rms_norm_item, &c);
 }
 
@@ -77,18 +77,18 @@ static void rms_norm_backward_item(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_cpu_rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, const float *input,
-                              const float *weight, double epsilon, const float *gradient_output,
-                              float *gradient_input, bool accumulate) {
+void fl_cpu_rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, fl_array input,
+                              fl_array weight, double epsilon, fl_array gradient_output,
+                              fl_array gradient_input, bool accumulate) {
     norm_context c = {.kernels = fl_cpu_of(compute)->kernels,
                       .rows = rows,
                       .columns = columns,
                       .per_item = item_rows(columns),
-                      .input = input,
-                      .weight = weight,
+                      .input = fl_cpu_floats(input),
+                      .weight = fl_cpu_floats(weight),
                       .epsilon = epsilon,
-                      .output = gradient_input,
-                      .gradient_output = gradient_output,
+                      .output = fl_cpu_floats(gradient_input),
+                      .gradient_output = fl_cpu_floats(gradient_output),
                       .accumulate = accumulate};
     fl_threads_for(compute->threads, pieces(rows, c.per_item), rms_norm_backward_item, &c);
 }
@@ -149,8 +149,8 @@ static void rope_item(void *context, size_t item, size_t worker) {
 }
 
 void fl_cpu_rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_dim, size_t first_position,
-                 size_t rotary_dim, const float *inverse_frequencies, float attention_factor, int direction,
-                 float *x) {
+                 size_t rotary_dim, fl_array inverse_frequencies, float attention_factor, int direction,
+                 fl_array x) {
     size_t pairs = rotary_dim / 2;
     assert(rotary_dim % 2 == 0 && rotary_dim <= head_dim && pairs <= FL_CPU_MAX_ROTARY_PAIRS);
     if (pairs == 0) return;
@@ -158,7 +158,8 @@ void fl_cpu_rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_d
     fl_rotation_table *table = &fl_cpu_of(compute)->rotation;
     for (size_t t = 0; t < tokens; t += capacity) {
         size_t count = at_most(capacity, tokens - t), position = first_position + t;
-        rotation_table_fill(compute, pairs, position, count, inverse_frequencies, attention_factor);
+        rotation_table_fill(compute, pairs, position, count, fl_cpu_floats(inverse_frequencies),
+                            attention_factor);
         rope_context c = {.kernels = fl_cpu_of(compute)->kernels,
                           .table = table,
                           .tokens = count,
@@ -167,7 +168,7 @@ void fl_cpu_rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_d
                           .per_item = item_rows(heads * head_dim),
                           .table_offset = position - table->first_position,
                           .direction = direction,
-                          .x = x + t * heads * head_dim};
+                          .x = fl_cpu_floats(x) + t * heads * head_dim};
         fl_threads_for(compute->threads, pieces(count, c.per_item), rope_item, &c);
     }
 }
@@ -208,14 +209,14 @@ static void gate_item(void *context, size_t item, size_t worker) {
     gate[c->activation](n, c->gate + first, c->up + first, c->output + first);
 }
 
-void fl_cpu_gated_activation(fl_compute *compute, fl_activation activation, size_t count, const float *gate,
-                             const float *up, float *output) {
+void fl_cpu_gated_activation(fl_compute *compute, fl_activation activation, size_t count, fl_array gate,
+                             fl_array up, fl_array output) {
     gate_context c = {.kernels = fl_cpu_of(compute)->kernels,
                       .activation = activation,
                       .count = count,
-                      .gate = gate,
-                      .up = up,
-                      .output = output};
+                      .gate = fl_cpu_floats(gate),
+                      .up = fl_cpu_floats(up),
+                      .output = fl_cpu_floats(output)};
     fl_threads_for(compute->threads, pieces(count, ITEM_NUMBERS), gate_item, &c);
 }
 
@@ -233,16 +234,16 @@ static void gate_backward_item(void *context, size_t item, size_t worker) {
 }
 
 void fl_cpu_gated_activation_backward(fl_compute *compute, fl_activation activation, size_t count,
-                                      const float *gate, const float *up, const float *gradient_output,
-                                      float *gradient_gate, float *gradient_up) {
+                                      fl_array gate, fl_array up, fl_array gradient_output,
+                                      fl_array gradient_gate, fl_array gradient_up) {
     gate_context c = {.kernels = fl_cpu_of(compute)->kernels,
                       .activation = activation,
                       .count = count,
-                      .gate = gate,
-                      .up = up,
-                      .gradient_output = gradient_output,
-                      .gradient_gate = gradient_gate,
-                      .gradient_up = gradient_up};
+                      .gate = fl_cpu_floats(gate),
+                      .up = fl_cpu_floats(up),
+                      .gradient_output = fl_cpu_floats(gradient_output),
+                      .gradient_gate = fl_cpu_floats(gradient_gate),
+                      .gradient_up = fl_cpu_floats(gradient_up)};
     fl_threads_for(compute->threads, pieces(count, ITEM_NUMBERS), gate_backward_item, &c);
 }
 
@@ -260,7 +261,7 @@ static void add_item(void *context, size_t item, size_t worker) {
     c->kernels->axpy(at_most(ITEM_NUMBERS, c->count - first), 1.0f, c->y + first, c->x + first);
 }
 
-void fl_cpu_add(fl_compute *compute, size_t count, float *x, const float *y) {
-    add_context c = {fl_cpu_of(compute)->kernels, count, x, y};
+void fl_cpu_add(fl_compute *compute, size_t count, fl_array x, fl_array y) {
+    add_context c = {fl_cpu_of(compute)->kernels, count, fl_cpu_floats(x), fl_cpu_floats(y)};
     fl_threads_for(compute->threads, pieces(count, ITEM_NUMBERS), add_item, &c);
 }

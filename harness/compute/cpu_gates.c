@@ -15,11 +15,11 @@ static size_t smaller(size_t a, size_t b) {
 
 static void activate_token(const fl_gates_call *call, float *x) {
     size_t columns = call->heads * call->width;
-    for (size_t i = 0; call->bias != NULL && i < columns; i++) x[i] += call->bias[i];
-    if (call->rate != NULL) {
+    for (size_t i = 0; fl_array_is(call->bias) && i < columns; i++) x[i] += fl_cpu_floats(call->bias)[i];
+    if (fl_array_is(call->rate)) {
         fl_vector_softplus(columns, x, x);
         for (size_t head = 0; head < call->heads; head++) {
-            float rate = expf(call->rate[head]);
+            float rate = expf(fl_cpu_floats(call->rate)[head]);
             for (size_t i = head * call->width; i < (head + 1) * call->width; i++) x[i] *= -rate;
         }
     } else if (call->activation == FL_ACTIVATE_LOG_SIGMOID) {
@@ -37,7 +37,7 @@ static void activate_item(void *context, size_t item, size_t worker) {
     const fl_gates_call *call = context;
     size_t first = item * GATE_TOKENS, end = smaller(first + GATE_TOKENS, call->tokens);
     for (size_t token = first; token < end; token++)
-        activate_token(call, call->values + token * call->heads * call->width);
+        activate_token(call, fl_cpu_floats(call->values) + token * call->heads * call->width);
 }
 
 void fl_cpu_gates(fl_compute *compute, const fl_gates_call *call) {
@@ -88,9 +88,10 @@ static void decay_backward(float rate, size_t count, const float *activated, flo
 
 static void token_backward(const fl_gates_call *call, const float *activated, float *gradient) {
     size_t width = call->width, columns = call->heads * width;
-    if (call->rate != NULL) {
+    if (fl_array_is(call->rate)) {
         for (size_t head = 0; head < call->heads; head++)
-            decay_backward(expf(call->rate[head]), width, activated + head * width, gradient + head * width);
+            decay_backward(expf(fl_cpu_floats(call->rate)[head]), width, activated + head * width,
+                           gradient + head * width);
     } else if (call->activation == FL_ACTIVATE_LOG_SIGMOID) {
         decay_backward(0.0f, columns, activated, gradient);
     } else if (call->activation == FL_ACTIVATE_SIGMOID) {
@@ -107,8 +108,8 @@ static void backward_item(void *context, size_t item, size_t worker) {
     size_t columns = work->call->heads * work->call->width;
     size_t first = item * GATE_TOKENS, end = smaller(first + GATE_TOKENS, work->call->tokens);
     for (size_t token = first; token < end; token++) {
-        token_backward(work->call, work->call->values + token * columns,
-                       work->gradients->values + token * columns);
+        token_backward(work->call, fl_cpu_floats(work->call->values) + token * columns,
+                       fl_cpu_floats(work->gradients->values) + token * columns);
     }
 }
 
@@ -121,9 +122,10 @@ static void rate_backward(void *context, size_t head, size_t worker) {
     for (size_t token = 0; token < work->call->tokens; token++) {
         size_t at = token * columns + head * width;
         for (size_t i = 0; i < width; i++)
-            sum += (double)work->gradients->values[at + i] * work->call->values[at + i];
+            sum += (double)fl_cpu_floats(work->gradients->values)[at + i] *
+                   fl_cpu_floats(work->call->values)[at + i];
     }
-    work->gradients->rate[head] += (float)sum;
+    fl_cpu_floats(work->gradients->rate)[head] += (float)sum;
 }
 
 static void bias_backward(void *context, size_t item, size_t worker) {
@@ -132,8 +134,8 @@ static void bias_backward(void *context, size_t item, size_t worker) {
     size_t columns = work->call->heads * work->call->width, first = item * BIAS_COLUMNS;
     size_t end = smaller(first + BIAS_COLUMNS, columns);
     for (size_t token = 0; token < work->call->tokens; token++) {
-        const float *gradient = work->gradients->values + token * columns;
-        for (size_t i = first; i < end; i++) work->gradients->bias[i] += gradient[i];
+        const float *gradient = fl_cpu_floats(work->gradients->values) + token * columns;
+        for (size_t i = first; i < end; i++) fl_cpu_floats(work->gradients->bias)[i] += gradient[i];
     }
 }
 
@@ -141,8 +143,8 @@ void fl_cpu_gates_backward(fl_compute *compute, const fl_gates_call *call,
                            const fl_gates_gradients *gradients) {
     fl_gates_backward_work work = {call, gradients};
     size_t columns = call->heads * call->width;
-    if (gradients->rate != NULL) fl_threads_for(compute->threads, call->heads, rate_backward, &work);
+    if (fl_array_is(gradients->rate)) fl_threads_for(compute->threads, call->heads, rate_backward, &work);
     fl_threads_for(compute->threads, (call->tokens + GATE_TOKENS - 1) / GATE_TOKENS, backward_item, &work);
-    if (gradients->bias == NULL) return;
+    if (!fl_array_is(gradients->bias)) return;
     fl_threads_for(compute->threads, (columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, bias_backward, &work);
 }

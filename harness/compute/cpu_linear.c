@@ -162,16 +162,16 @@ static void linear_item(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_cpu_linear(fl_compute *compute, const fl_weight *weight, const float *bias, size_t tokens,
-                   const float *input, float *output) {
+void fl_cpu_linear(fl_compute *compute, const fl_weight *weight, fl_array bias, size_t tokens, fl_array input,
+                   fl_array output) {
     if (tokens == 0) return;
     fl_cpu *cpu = fl_cpu_of(compute);
     linear_context context = {.cpu = cpu,
                               .weight = weight,
-                              .bias = bias,
+                              .bias = fl_cpu_floats(bias),
                               .tokens = tokens,
-                              .input = input,
-                              .output = output,
+                              .input = fl_cpu_floats(input),
+                              .output = fl_cpu_floats(output),
                               .item_rows = balanced_tile(weight->tensor.rows, cpu->workers),
                               .item_tokens = TILE_TOKENS};
     /* A weight that is widened in the call is widened once only. */
@@ -228,14 +228,14 @@ static void linear_backward_item(void *context, size_t item, size_t worker) {
 }
 
 void fl_cpu_linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens,
-                            const float *gradient_output, float *gradient_input, bool accumulate) {
+                            fl_array gradient_output, fl_array gradient_input, bool accumulate) {
     if (tokens == 0) return;
     fl_cpu *cpu = fl_cpu_of(compute);
     linear_backward_context context = {.cpu = cpu,
                                        .weight = weight,
                                        .tokens = tokens,
-                                       .gradient_output = gradient_output,
-                                       .gradient_input = gradient_input,
+                                       .gradient_output = fl_cpu_floats(gradient_output),
+                                       .gradient_input = fl_cpu_floats(gradient_input),
                                        .accumulate = accumulate,
                                        .item_columns = balanced_tile(weight->tensor.columns, cpu->workers),
                                        .column_items = 1};
@@ -271,8 +271,8 @@ static void embed_item(void *context, size_t item, size_t worker) {
 }
 
 void fl_cpu_embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids,
-                  float *output) {
-    embed_context context = {weight, tokens, ids, output};
+                  fl_array output) {
+    embed_context context = {weight, tokens, ids, fl_cpu_floats(output)};
     fl_threads_for(compute->threads, pieces(tokens, EMBED_TOKENS), embed_item, &context);
 }
 
@@ -296,8 +296,8 @@ static void matmul_item(void *context, size_t item, size_t worker) {
 }
 
 void fl_cpu_matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
-                   float alpha, const float *a, size_t stride_a, const float *b, size_t stride_b, float beta,
-                   float *c, size_t stride_c) {
+                   float alpha, fl_array a, size_t stride_a, fl_array b, size_t stride_b, float beta,
+                   fl_array c, size_t stride_c) {
     if (m == 0 || n == 0) return;
     size_t workers = fl_cpu_of(compute)->workers;
     matmul_context context = {.transpose_a = transpose_a,
@@ -307,9 +307,9 @@ void fl_cpu_matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size
                               .k = k,
                               .alpha = alpha,
                               .beta = beta,
-                              .a = a,
-                              .b = b,
-                              .c = c,
+                              .a = fl_cpu_floats(a),
+                              .b = fl_cpu_floats(b),
+                              .c = fl_cpu_floats(c),
                               .stride_a = stride_a,
                               .stride_b = stride_b,
                               .stride_c = stride_c,

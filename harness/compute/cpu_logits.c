@@ -69,7 +69,7 @@ static void logit_row(void *context, size_t row, size_t worker) {
     const rows_work *work = context;
     const fl_logit_rows_call *call = work->call;
     const size_t vocabulary = call->vocabulary;
-    const float *logits = call->logits + row * vocabulary;
+    const float *logits = fl_cpu_floats(call->logits) + row * vocabulary;
     double *terms = fl_array_from(call->probabilities, row * vocabulary).at;
     const softmax_row made = call->precision == FL_LOG_SOFTMAX_FLOAT32
                                  ? softmax_float32(work->kernels, logits, vocabulary)
@@ -90,8 +90,8 @@ static void divergence_of_row(void *context, size_t row, size_t worker) {
     (void)worker;
     const fl_logit_divergence_call *call = context;
     const double *p = fl_array_from(call->probabilities, row * call->vocabulary).at;
-    const float *logits = call->logits + row * call->vocabulary;
-    const float *other = call->other_logits + row * call->vocabulary;
+    const float *logits = fl_cpu_floats(call->logits) + row * call->vocabulary;
+    const float *other = fl_cpu_floats(call->other_logits) + row * call->vocabulary;
     const double shift =
         ((const double *)call->other_log_sum_exp.at)[row] - ((const double *)call->log_sum_exp.at)[row];
     double sum = 0.0;
@@ -149,7 +149,7 @@ static void next_token_row(void *context, size_t row, size_t worker) {
     (void)worker;
     const gradient_work *work = context;
     const fl_logit_gradient_call *call = work->call;
-    float *logits = call->logits + row * call->vocabulary;
+    float *logits = fl_cpu_floats(call->logits) + row * call->vocabulary;
     const size_t target = (size_t)((const int32_t *)call->targets.at)[row];
     const float largest = work->kernels->maximum(call->vocabulary, logits), of_target = logits[target];
     const double sum = sum_exponentials(work->kernels, call->vocabulary, logits, largest, logits);
@@ -191,8 +191,8 @@ static void towards_target_row(void *context, size_t row, size_t worker) {
     const fl_logit_gradient_call *call = work->call;
     const fl_kernels *kernels = work->kernels;
     const size_t count = call->vocabulary;
-    float *logits = call->logits + row * count;
-    const float *target = call->target_logits + row * count;
+    float *logits = fl_cpu_floats(call->logits) + row * count;
+    const float *target = fl_cpu_floats(call->target_logits) + row * count;
     divergence_row of = {.kernels = kernels,
                          .shift = kernels->maximum(count, logits),
                          .target_shift = kernels->maximum(count, target)};

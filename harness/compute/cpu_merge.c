@@ -21,9 +21,11 @@ static double share_of_exact(double exact_log, double mass) {
 /* What the merge makes of L: adds log gamma, subtracts c. */
 static double exact_log_of(const fl_merge_call *call, size_t token, size_t head) {
     size_t at = token * call->heads + head;
-    double exact_log = call->log_sum_exp[at];
-    if (fl_merge_has_gamma(call->merge)) exact_log -= log1p(exp(-(double)call->window_factor[head]));
-    if (call->merge == FL_MERGE_LOLCATS && isfinite(call->largest[at])) exact_log -= call->largest[at];
+    double exact_log = fl_cpu_floats(call->log_sum_exp)[at];
+    if (fl_merge_has_gamma(call->merge))
+        exact_log -= log1p(exp(-(double)fl_cpu_floats(call->window_factor)[head]));
+    if (call->merge == FL_MERGE_LOLCATS && isfinite(fl_cpu_floats(call->largest)[at]))
+        exact_log -= fl_cpu_floats(call->largest)[at];
     return exact_log;
 }
 
@@ -35,7 +37,7 @@ static fl_merge_weights weights_of(const fl_merge_call *call, size_t token, size
     double mass = call->normaliser && read != NULL ? read[call->head_dim] : 1.0;
     double scale = mass == 0.0 ? 0.0 : 1.0 / mass;
     if (read == NULL) return (fl_merge_weights){call->merge == FL_MERGE_HALF ? 0.5 : 1.0, 0.0};
-    if (call->exact == NULL) return (fl_merge_weights){0.0, scale};
+    if (!fl_array_is(call->exact)) return (fl_merge_weights){0.0, scale};
     if (call->merge == FL_MERGE_SUM) return (fl_merge_weights){1.0, scale};
     if (call->merge == FL_MERGE_HALF) return (fl_merge_weights){0.5, 0.5 * scale};
     double exact_log = exact_log_of(call, token, head);
@@ -51,16 +53,18 @@ static void merge_token(void *context, size_t token, size_t worker) {
     size_t head_dim = call->head_dim;
     for (size_t head = 0; head < call->heads; head++) {
         size_t at = (token * call->heads + head) * head_dim;
-        const float *read = call->read == NULL
-                                ? NULL
-                                : call->read + head * call->read_head_stride + token * call->read_stride;
-        const float *exact = call->exact == NULL ? NULL : call->exact + at;
+        const float *read = fl_cpu_floats(
+            !fl_array_is(call->read)
+                ? fl_array_none
+                : fl_array_from(call->read, head * call->read_head_stride + token * call->read_stride));
+        const float *exact =
+            fl_cpu_floats(!fl_array_is(call->exact) ? fl_array_none : fl_array_from(call->exact, at));
         fl_merge_weights weights = weights_of(call, token, head, read);
         float of_exact = (float)weights.exact;
         for (size_t i = 0; i < head_dim; i++) {
             float sum = exact == NULL ? 0.0f : of_exact * exact[i];
             if (read != NULL && weights.read != 0.0) sum += (float)(weights.read * read[i]);
-            call->output[at + i] = sum;
+            fl_cpu_floats(call->output)[at + i] = sum;
         }
     }
 }
@@ -81,9 +85,11 @@ static void merge_head_backward(const fl_merge_backward_work *work, size_t token
     const fl_merge_gradients *out = work->gradients;
     size_t n = call->head_dim, of_head = token * call->heads + head;
     size_t of_read = head * call->read_head_stride + token * call->read_stride;
-    const float *gradient = out->output + of_head * n;
-    const float *read = call->read == NULL ? NULL : call->read + of_read;
-    const float *exact = call->exact == NULL ? NULL : call->exact + of_head * n;
+    const float *gradient = fl_cpu_floats(out->output) + of_head * n;
+    const float *read =
+        fl_cpu_floats(!fl_array_is(call->read) ? fl_array_none : fl_array_from(call->read, of_read));
+    const float *exact =
+        fl_cpu_floats(!fl_array_is(call->exact) ? fl_array_none : fl_array_from(call->exact, of_head * n));
     fl_merge_weights weights = weights_of(call, token, head, read);
     bool shares = fl_merge_shares_normaliser(call->merge) && read != NULL && exact != NULL;
     double along_exact = shares ? fl_vector_dot_float64(n, gradient, exact) : 0.0, along_read = 0.0;
@@ -91,22 +97,24 @@ static void merge_head_backward(const fl_merge_backward_work *work, size_t token
         along_read = weights.read * fl_vector_dot_float64(n, gradient, read);
     double along_output = weights.exact * along_exact + along_read;
     for (size_t i = 0; read != NULL && i < n; i++) {
-        out->read[of_read + i] = (float)(weights.read * gradient[i]);
+        fl_cpu_floats(out->read)[of_read + i] = (float)(weights.read * gradient[i]);
     }
-    for (size_t i = 0; out->exact != NULL && i < n; i++) {
-        out->exact[of_head * n + i] = (float)(weights.exact * gradient[i]);
+    for (size_t i = 0; fl_array_is(out->exact) && i < n; i++) {
+        fl_cpu_floats(out->exact)[of_head * n + i] = (float)(weights.exact * gradient[i]);
     }
     if (read != NULL && call->normaliser) {
         double mass = read[n];
         /* sum and half divide by the mass alone: there the exact part's share does not move with it. */
         double slope = shares ? weights.read : mass == 0.0 ? 0.0 : 1.0 / mass;
-        out->read[of_read + n] = (float)(-slope * along_output);
+        fl_cpu_floats(out->read)[of_read + n] = (float)(-slope * along_output);
     }
     double of_log = shares && weights.exact > 0.0 ? weights.exact * (along_exact - along_output) : 0.0;
-    if (out->log_sum_exp != NULL) out->log_sum_exp[of_head] = (float)of_log;
-    if (call->merge == FL_MERGE_LOLCATS && out->largest != NULL) out->largest[of_head] = (float)-of_log;
-    if (shares && out->window_factor != NULL) {
-        out->window_factor[head] += (float)(of_log / (1.0 + exp((double)call->window_factor[head])));
+    if (fl_array_is(out->log_sum_exp)) fl_cpu_floats(out->log_sum_exp)[of_head] = (float)of_log;
+    if (call->merge == FL_MERGE_LOLCATS && fl_array_is(out->largest))
+        fl_cpu_floats(out->largest)[of_head] = (float)-of_log;
+    if (shares && fl_array_is(out->window_factor)) {
+        fl_cpu_floats(out->window_factor)[head] +=
+            (float)(of_log / (1.0 + exp((double)fl_cpu_floats(call->window_factor)[head])));
     }
 }
 

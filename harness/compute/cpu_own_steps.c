@@ -33,7 +33,7 @@ static bool writing_at(const fl_own_steps_call *call, size_t head, size_t step, 
 static fl_rule_input reading_at(const fl_own_steps_call *call, size_t head, size_t step) {
     fl_rule_input token = fl_rule_layer_input(call->rule, head);
     token.position = call->first_position + step;
-    token.query = call->query + (head * call->tokens + step) * call->rule->head_dim;
+    token.query = fl_cpu_floats(call->query) + (head * call->tokens + step) * call->rule->head_dim;
     return token;
 }
 
@@ -49,10 +49,10 @@ static void init_head(const fl_rule_layer *rule, size_t state_floats, size_t hea
     rule->rule.init(&input, state);
 }
 
-void fl_cpu_own_init(fl_compute *compute, const fl_rule_layer *rule, size_t state_floats, float *state) {
+void fl_cpu_own_init(fl_compute *compute, const fl_rule_layer *rule, size_t state_floats, fl_array state) {
     (void)compute;
     for (size_t head = 0; head < rule->heads; head++)
-        init_head(rule, state_floats, head, state + head * state_floats);
+        init_head(rule, state_floats, head, fl_cpu_floats(state) + head * state_floats);
 }
 
 /* Forward. */
@@ -61,16 +61,17 @@ static void advance_head(void *context, size_t head, size_t worker) {
     (void)worker;
     const fl_own_steps_call *call = context;
     size_t dim = call->rule->head_dim;
-    float *state = call->state + head * call->state_floats;
+    float *state = fl_cpu_floats(call->state) + head * call->state_floats;
     for (size_t step = call->first_step; step < call->first_step + call->steps; step++) {
         size_t at = head * call->tokens + step;
         write_at(call, head, step, state);
         fl_rule_input token = reading_at(call, head, step);
-        float *output = call->output + at * dim;
+        float *output = fl_cpu_floats(call->output) + at * dim;
         call->rule->rule.read(&token, state, output);
         for (size_t i = 0; call->scale != 1.0f && i < dim; i++) output[i] *= call->scale;
-        if (call->state_norm != NULL)
-            call->state_norm[at] = (float)sqrt(fl_vector_sum_of_squares(call->state_floats, state));
+        if (fl_array_is(call->state_norm))
+            fl_cpu_floats(call->state_norm)[at] =
+                (float)sqrt(fl_vector_sum_of_squares(call->state_floats, state));
     }
 }
 
@@ -104,9 +105,10 @@ static void step_backward(const fl_own_backward *work, size_t head, size_t step,
     const fl_rule_functions *rule = &call->rule->rule;
     size_t dim = call->rule->head_dim, at = (head * call->tokens + step) * dim;
     fl_rule_input token = reading_at(call, head, step);
-    fl_rule_input_gradient out = {.query = gradients->query + at, .parameters = gradients->parameters};
+    fl_rule_input_gradient out = {.query = fl_cpu_floats(gradients->query) + at,
+                                  .parameters = gradients->parameters};
     float of_output[FL_RULE_MAX_HEAD_DIM];
-    for (size_t i = 0; i < dim; i++) of_output[i] = call->scale * gradients->output[at + i];
+    for (size_t i = 0; i < dim; i++) of_output[i] = call->scale * fl_cpu_floats(gradients->output)[at + i];
     rule->read_backward(&token, after, of_output, gradient_state, &out);
     if (!writing_at(call, head, step, &token)) return;
     fl_rule_output row = fl_write_row_output(&call->layout, gradients->written, head, step);
@@ -125,10 +127,10 @@ static void copy_state(const fl_own_backward *work, float *to, const float *from
 
 static void find_starts(const fl_own_backward *work, size_t head, float *starts) {
     const fl_own_steps_call *call = work->call;
-    if (call->state == NULL)
+    if (!fl_array_is(call->state))
         init_head(call->rule, call->state_floats, head, starts);
     else
-        copy_state(work, starts, call->state + head * call->state_floats);
+        copy_state(work, starts, fl_cpu_floats(call->state) + head * call->state_floats);
     for (size_t i = 1; i < work->segments; i++) {
         float *state = starts + i * call->state_floats;
         copy_state(work, state, state - call->state_floats);

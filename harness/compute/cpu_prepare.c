@@ -13,13 +13,14 @@ static fl_rule_input input_of(const fl_prepare_call *call, size_t head, size_t t
     size_t of_key = (token * call->key_heads + head / (heads / call->key_heads)) * dim;
     fl_rule_input input = fl_rule_layer_input(call->rule, head);
     input.position = call->first_position + token;
-    input.query = call->query + at * dim;
-    input.key = call->key + of_key;
-    input.value = call->value + of_key;
-    if (call->gate != NULL) input.gate = call->gate + at * call->gate_width;
-    if (call->beta != NULL) input.beta = call->beta[at];
+    input.query = fl_cpu_floats(call->query) + at * dim;
+    input.key = fl_cpu_floats(call->key) + of_key;
+    input.value = fl_cpu_floats(call->value) + of_key;
+    if (fl_array_is(call->gate)) input.gate = fl_cpu_floats(call->gate) + at * call->gate_width;
+    if (fl_array_is(call->beta)) input.beta = fl_cpu_floats(call->beta)[at];
     for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++) {
-        if (call->factors[i] != NULL) input.factors[i] = call->factors[i] + at * call->factor_width[i];
+        if (fl_array_is(call->factors[i]))
+            input.factors[i] = fl_cpu_floats(call->factors[i]) + at * call->factor_width[i];
     }
     return input;
 }
@@ -52,10 +53,10 @@ static void prepare_token(const fl_prepare_call *call, size_t head, size_t token
     size_t row = call->first_row + token, dim = call->layout.key_dim, micro = call->layout.micro_steps;
     fl_rule_input input = input_of(call, head, token);
     fl_rule_output output = fl_write_row_output(&call->layout, &call->written, head, row);
-    output.query = read_row(call, call->read, head, token);
+    output.query = read_row(call, fl_cpu_floats(call->read), head, token);
     if (micro > 1) memset(output.query - (micro - 1) * dim, 0, (micro - 1) * dim * sizeof(float));
-    if (call->bonus != NULL)
-        output.bonus = call->bonus + (token * call->rule->heads + head) * call->rule->head_dim;
+    if (fl_array_is(call->bonus))
+        output.bonus = fl_cpu_floats(call->bonus) + (token * call->rule->heads + head) * call->rule->head_dim;
     if (call->own) {
         keep_inputs(call, &input, &output);
         if (output.bonus != NULL) rule->bonus(&input, output.bonus);
@@ -87,9 +88,10 @@ static void bonus_token(void *context, size_t token, size_t worker) {
     const fl_bonus_call *call = context;
     for (size_t head = 0; head < call->heads; head++) {
         size_t value_head = head / (call->heads / call->value_heads);
-        const float *bonus = call->bonus + (token * call->heads + head) * call->head_dim;
-        const float *value = call->value + (token * call->value_heads + value_head) * call->head_dim;
-        float *read = call->read + token * call->read_stride + head * call->read_head_stride;
+        const float *bonus = fl_cpu_floats(call->bonus) + (token * call->heads + head) * call->head_dim;
+        const float *value =
+            fl_cpu_floats(call->value) + (token * call->value_heads + value_head) * call->head_dim;
+        float *read = fl_cpu_floats(call->read) + token * call->read_stride + head * call->read_head_stride;
         for (size_t i = 0; i < call->head_dim; i++) read[i] += bonus[i] * value[i];
     }
 }
@@ -118,8 +120,8 @@ static void add_token_heads(void *context, size_t token, size_t worker) {
 }
 
 void fl_cpu_add_heads(fl_compute *compute, size_t tokens, size_t heads, size_t sources, size_t head_dim,
-                      const float *x, float *to) {
-    fl_head_sums sums = {heads, sources, head_dim, x, to};
+                      fl_array x, fl_array to) {
+    fl_head_sums sums = {heads, sources, head_dim, fl_cpu_floats(x), fl_cpu_floats(to)};
     fl_threads_for(compute->threads, tokens, add_token_heads, &sums);
 }
 
@@ -157,7 +159,7 @@ static fl_rule_output_gradient written_gradient(const fl_prepare_backward_work *
     if (written && row < given->steps) return fl_write_row_output(&call->layout, given->written, head, row);
     fl_write_layout one = call->layout;
     one.heads = 1;
-    fl_write_rows zeros = fl_write_rows_in(&one, 1, nothing);
+    fl_write_rows zeros = fl_write_rows_in(&one, 1, fl_array_of(nothing));
     memset(nothing, 0, one.row_floats * sizeof *nothing);
     return fl_write_row_output(&one, &zeros, 0, 0);
 }
@@ -165,14 +167,15 @@ static fl_rule_output_gradient written_gradient(const fl_prepare_backward_work *
 static fl_rule_input_gradient results_of(const fl_prepare_backward_work *work, size_t at) {
     const fl_prepare_gradients *to = work->gradients;
     size_t dim = work->call->rule->head_dim;
-    fl_rule_input_gradient out = {.query = to->query + at * dim,
-                                  .key = to->key + at * dim,
-                                  .value = to->value + at * dim,
+    fl_rule_input_gradient out = {.query = fl_cpu_floats(to->query) + at * dim,
+                                  .key = fl_cpu_floats(to->key) + at * dim,
+                                  .value = fl_cpu_floats(to->value) + at * dim,
                                   .parameters = to->parameters};
-    if (to->gate != NULL) out.gate = to->gate + at * work->call->gate_width;
-    if (to->beta != NULL) out.beta = to->beta + at;
+    if (fl_array_is(to->gate)) out.gate = fl_cpu_floats(to->gate) + at * work->call->gate_width;
+    if (fl_array_is(to->beta)) out.beta = fl_cpu_floats(to->beta) + at;
     for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++) {
-        if (to->factors[i] != NULL) out.factors[i] = to->factors[i] + at * work->call->factor_width[i];
+        if (fl_array_is(to->factors[i]))
+            out.factors[i] = fl_cpu_floats(to->factors[i]) + at * work->call->factor_width[i];
     }
     return out;
 }
@@ -182,7 +185,7 @@ static fl_rule_input_gradient results_of(const fl_prepare_backward_work *work, s
 static const float *output_gradient(const fl_prepare_backward_work *work, size_t head, size_t token) {
     const fl_prepare_call *call = work->call;
     size_t row = (head * call->tokens + token + 1) * call->layout.micro_steps - 1;
-    return work->gradients->output + row * call->layout.value_dim;
+    return fl_cpu_floats(work->gradients->output) + row * call->layout.value_dim;
 }
 
 static void token_backward(const fl_prepare_backward_work *work, size_t head, size_t token, float *nothing) {
@@ -193,8 +196,8 @@ static void token_backward(const fl_prepare_backward_work *work, size_t head, si
     fl_rule_input input = input_of(call, head, token);
     fl_rule_input_gradient out = results_of(work, at);
     fl_rule_output_gradient gradient = written_gradient(work, head, token, nothing);
-    gradient.query = read_row(call, work->gradients->read, head, token);
-    if (call->bonus != NULL) {
+    gradient.query = read_row(call, fl_cpu_floats(work->gradients->read), head, token);
+    if (fl_array_is(call->bonus)) {
         const float *of_output = output_gradient(work, head, token);
         float scale = token >= call->bonus_from ? call->scale : 0.0f;
         for (size_t i = 0; i < dim; i++) bonus[i] = scale * of_output[i] * input.value[i];
@@ -202,15 +205,15 @@ static void token_backward(const fl_prepare_backward_work *work, size_t head, si
     }
     if (call->own) {
         hand_back_inputs(call, &gradient, &out);
-        if (call->bonus != NULL) rule->bonus_backward(&input, bonus, &out);
+        if (fl_array_is(call->bonus)) rule->bonus_backward(&input, bonus, &out);
     } else {
         for (size_t i = 0; call->scale != 1.0f && i < call->layout.key_dim; i++)
             gradient.query[i] *= call->scale;
         rule->prepare_backward(&input, &gradient, &out);
     }
-    if (call->bonus == NULL) return;
+    if (!fl_array_is(call->bonus)) return;
     const float *of_output = output_gradient(work, head, token);
-    for (size_t i = 0; i < dim; i++) out.value[i] += call->bonus[at * dim + i] * of_output[i];
+    for (size_t i = 0; i < dim; i++) out.value[i] += fl_cpu_floats(call->bonus)[at * dim + i] * of_output[i];
 }
 
 static void backward_head(void *context, size_t head, size_t worker) {

@@ -51,25 +51,21 @@ typedef struct {
     float *states; /* [workers][segments + FL_CHUNK_TOKENS][Dv][Dk] */
 } backward_context;
 
-static float *offset(float *base, size_t floats) {
-    return base == NULL ? NULL : base + floats;
-}
-
 static fl_recurrence_gradients head_gradients(const fl_recurrence_backward_call *call, size_t head,
                                               size_t decay_width) {
     const fl_recurrence_gradients *g = &call->gradients;
     fl_recurrence_rows rows = fl_recurrence_rows_of(call->rows, call->steps);
     size_t tokens = head * rows.write, keys = tokens * call->key_dim;
-    return (fl_recurrence_gradients){.query = offset(g->query, head * rows.read * call->key_dim),
-                                     .key = offset(g->key, keys),
-                                     .value = offset(g->value, tokens * call->value_dim),
-                                     .log_decay = offset(g->log_decay, tokens * decay_width),
-                                     .erase_strength = offset(g->erase_strength, tokens),
-                                     .erase_read = offset(g->erase_read, keys),
-                                     .erase_write = offset(g->erase_write, keys),
-                                     .write = offset(g->write, tokens),
-                                     .initial_state =
-                                         offset(g->initial_state, head * call->value_dim * call->key_dim)};
+    return (fl_recurrence_gradients){
+        .query = fl_array_from(g->query, head * rows.read * call->key_dim),
+        .key = fl_array_from(g->key, keys),
+        .value = fl_array_from(g->value, tokens * call->value_dim),
+        .log_decay = fl_array_from(g->log_decay, tokens * decay_width),
+        .erase_strength = fl_array_from(g->erase_strength, tokens),
+        .erase_read = fl_array_from(g->erase_read, keys),
+        .erase_write = fl_array_from(g->erase_write, keys),
+        .write = fl_array_from(g->write, tokens),
+        .initial_state = fl_array_from(g->initial_state, head * call->value_dim * call->key_dim)};
 }
 
 /* Cuts a segment into pieces: start[i] relative to `first`, start[count] = tokens. */
@@ -125,13 +121,14 @@ static void backward_item(void *context, size_t item, size_t worker) {
     fl_recurrence_head head =
         fl_recurrence_head_at(call->transition, &call->inputs, rows, item, call->key_dim, call->value_dim);
     fl_recurrence_gradients gradients = head_gradients(call, item, head.decay_width);
-    const float *gradient_output = call->gradient_output + item * rows.read * call->value_dim;
+    const float *gradient_output = fl_cpu_floats(call->gradient_output) + item * rows.read * call->value_dim;
     float *segment_states = c->states + worker * (c->segments + FL_CHUNK_TOKENS) * size;
     float *piece_states = segment_states + c->segments * size;
     fl_backward_scratch s;
     carve(&s, fl_cpu_scratch(c->cpu, worker), call->key_dim, call->value_dim);
     memset(s.state, 0, bytes);
-    if (call->initial_state != NULL) memcpy(s.state, call->initial_state + item * size, bytes);
+    if (fl_array_is(call->initial_state))
+        memcpy(s.state, fl_cpu_floats(call->initial_state) + item * size, bytes);
     for (size_t i = 0; i < c->segments; i++) {
         memcpy(segment_states + i * size, s.state, bytes);
         if (i + 1 == c->segments) break;
@@ -140,22 +137,24 @@ static void backward_item(void *context, size_t item, size_t worker) {
         for (size_t p = 0; p < count; p++) advance(c, &head, first + start[p], start[p + 1] - start[p], &s);
     }
     memset(s.gradient_state, 0, bytes);
-    if (call->gradient_final_state != NULL)
-        memcpy(s.gradient_state, call->gradient_final_state + item * size, bytes);
+    if (fl_array_is(call->gradient_final_state))
+        memcpy(s.gradient_state, fl_cpu_floats(call->gradient_final_state) + item * size, bytes);
     for (size_t i = c->segments; i-- > 0;) {
         size_t first = i * FL_CHUNK_TOKENS, left = call->steps - first;
         segment_backward(c, &head, first, left < FL_CHUNK_TOKENS ? left : FL_CHUNK_TOKENS,
                          segment_states + i * size, piece_states, gradient_output, &gradients, &s);
     }
-    if (gradients.initial_state != NULL) memcpy(gradients.initial_state, s.gradient_state, bytes);
+    if (fl_array_is(gradients.initial_state))
+        memcpy(fl_cpu_floats(gradients.initial_state), s.gradient_state, bytes);
 }
 
 fl_status fl_cpu_recurrence_backward(fl_compute *compute, const fl_recurrence_backward_call *call,
                                      fl_error *error) {
     FL_TRY(fl_recurrence_check(call->transition, &call->inputs, call->heads, call->steps, error));
-    if (call->steps > 0 && call->heads > 0 && (call->inputs.query == NULL || call->gradient_output == NULL)) {
+    if (call->steps > 0 && call->heads > 0 &&
+        (!fl_array_is(call->inputs.query) || !fl_array_is(call->gradient_output))) {
         return fl_error_set(error, FL_ERROR_ARGUMENT, "recurrence gradient: %s is missing",
-                            call->inputs.query == NULL ? "query" : "gradient_output");
+                            !fl_array_is(call->inputs.query) ? "query" : "gradient_output");
     }
     backward_context c = {fl_cpu_of(compute), call, call->mode == FL_RECURRENCE_CHUNK,
                           (call->steps + FL_CHUNK_TOKENS - 1) / FL_CHUNK_TOKENS, NULL};

@@ -18,10 +18,10 @@ static void erase_backward(const fl_kernels *kernels, const fl_recurrence_head *
     for (size_t t = 0; t < n; t++) {
         kernels->scale(dim, -head->erase_strength[first + t], unknown + t * dim, s->gradient_base + t * dim);
     }
-    if (gradients->erase_strength != NULL) {
+    if (fl_array_is(gradients->erase_strength)) {
         fl_chunk_lower_times(kernels, n, columns / n, dim, chunk->raw, chunk->amounts, true, chunk->read);
         for (size_t t = 0; t < n; t++) {
-            gradients->erase_strength[first + t] =
+            fl_cpu_floats(gradients->erase_strength)[first + t] =
                 -kernels->dot(dim, unknown + t * dim, chunk->read + t * dim);
         }
     }
@@ -36,10 +36,11 @@ static void write_backward(const fl_kernels *kernels, const fl_recurrence_head *
     for (size_t t = 0; t < n; t++) {
         const float *gradient = gradient_amounts + t * dim;
         float write = head->write != NULL ? head->write[first + t] : 1.0f;
-        if (gradients->value != NULL)
-            kernels->scale(dim, write, gradient, gradients->value + (first + t) * dim);
-        if (gradients->write != NULL) {
-            gradients->write[first + t] = kernels->dot(dim, gradient, head->value + (first + t) * dim);
+        if (fl_array_is(gradients->value))
+            kernels->scale(dim, write, gradient, fl_cpu_floats(gradients->value) + (first + t) * dim);
+        if (fl_array_is(gradients->write)) {
+            fl_cpu_floats(gradients->write)[first + t] =
+                kernels->dot(dim, gradient, head->value + (first + t) * dim);
         }
     }
 }
@@ -64,7 +65,7 @@ static void decay_backward(const fl_kernels *kernels, const fl_recurrence_head *
         add_products(kernels, width, dim, 1.0, s->state + v * dim, s->gradient_state + v * dim, s->running);
     }
     for (size_t t = 0; t < n; t++) {
-        float *out = gradients->log_decay + (first + t) * width;
+        float *out = fl_cpu_floats(gradients->log_decay) + (first + t) * width;
         for (size_t i = 0; i < width; i++) out[i] = (float)s->running[i];
         for (size_t r = t; r < readers; r += n) {
             add_products(kernels, width, dim, -1.0, chunk->readers + r * dim, s->gradient_readers + r * dim,
@@ -98,23 +99,25 @@ static void copy_gradients(const fl_kernels *kernels, const fl_recurrence_head *
     const fl_chunk *chunk = &s->chunk;
     size_t n = chunk->tokens, dim = head->key_dim, at = first * dim;
     const float *queries = s->gradient_readers + chunk->first_reader_query * dim;
-    if (gradients->query != NULL) {
-        unscale(kernels, head, chunk->reader_factor, n, queries, false, gradients->query + at);
+    if (fl_array_is(gradients->query)) {
+        unscale(kernels, head, chunk->reader_factor, n, queries, false, fl_cpu_floats(gradients->query) + at);
     }
-    if (gradients->key != NULL) {
-        unscale(kernels, head, chunk->source_factor, n, s->gradient_sources, false, gradients->key + at);
+    if (fl_array_is(gradients->key)) {
+        unscale(kernels, head, chunk->source_factor, n, s->gradient_sources, false,
+                fl_cpu_floats(gradients->key) + at);
         if (head->erases && !head->own_directions) {
-            unscale(kernels, head, chunk->reader_factor, n, s->gradient_readers, true, gradients->key + at);
+            unscale(kernels, head, chunk->reader_factor, n, s->gradient_readers, true,
+                    fl_cpu_floats(gradients->key) + at);
         }
     }
     if (!head->own_directions) return;
-    if (gradients->erase_read != NULL) {
+    if (fl_array_is(gradients->erase_read)) {
         unscale(kernels, head, chunk->reader_factor, n, s->gradient_readers, false,
-                gradients->erase_read + at);
+                fl_cpu_floats(gradients->erase_read) + at);
     }
-    if (gradients->erase_write != NULL) {
+    if (fl_array_is(gradients->erase_write)) {
         unscale(kernels, head, chunk->source_factor, n, s->gradient_sources + n * dim, false,
-                gradients->erase_write + at);
+                fl_cpu_floats(gradients->erase_write) + at);
     }
 }
 
@@ -151,7 +154,7 @@ void fl_chunk_backward(const fl_kernels *kernels, const fl_recurrence_head *head
                          value_dim, s->gradient_state, key_dim, true, s->gradient_sources, key_dim);
     fl_cpu_block_product(kernels, FL_WHOLE, true, false, value_dim, key_dim, readers, 1.0f, s->gradient_base,
                          value_dim, chunk->readers, key_dim, true, s->gradient_state, key_dim);
-    if (head->decay_width > 0 && gradients->log_decay != NULL)
+    if (head->decay_width > 0 && fl_array_is(gradients->log_decay))
         decay_backward(kernels, head, first, gradients, s);
     copy_gradients(kernels, head, first, gradients, s);
     fl_chunk_scale_columns(kernels, head->decay_width, chunk->state_factor, value_dim, key_dim,

@@ -43,10 +43,11 @@ static void write_backward(const fl_kernels *kernels, const fl_recurrence_head *
         float value = head->value[token * value_dim + v];
         float along = kernels->dot(key_dim, row, head->key + token * key_dim);
         kernels->axpy(key_dim, write * value, row, key);
-        if (gradients->value != NULL) gradients->value[token * value_dim + v] = write * along;
+        if (fl_array_is(gradients->value))
+            fl_cpu_floats(gradients->value)[token * value_dim + v] = write * along;
         gradient_write += value * along;
     }
-    if (gradients->write != NULL) gradients->write[token] = gradient_write;
+    if (fl_array_is(gradients->write)) fl_cpu_floats(gradients->write)[token] = gradient_write;
 }
 
 /* Through the erase: adds the gradients of r and x to the arrays and turns G into dM. */
@@ -63,7 +64,8 @@ static void erase_backward(const fl_kernels *kernels, const fl_recurrence_head *
         kernels->axpy(key_dim, strength * erased, scratch->decayed + v * key_dim, gradient_read);
         kernels->axpy(key_dim, strength * erased, head->erase_read + token * key_dim, row);
     }
-    if (gradients->erase_strength != NULL) gradients->erase_strength[token] = gradient_strength;
+    if (fl_array_is(gradients->erase_strength))
+        fl_cpu_floats(gradients->erase_strength)[token] = gradient_strength;
 }
 
 static void decay_backward(const fl_kernels *kernels, const fl_recurrence_head *head, size_t token,
@@ -78,9 +80,9 @@ static void decay_backward(const fl_kernels *kernels, const fl_recurrence_head *
     if (width == 1) {
         double total = 0.0;
         for (size_t i = 0; i < key_dim; i++) total += (double)channels[i];
-        if (gradients->log_decay != NULL) gradients->log_decay[token] = (float)total;
+        if (fl_array_is(gradients->log_decay)) fl_cpu_floats(gradients->log_decay)[token] = (float)total;
     } else {
-        copy_out(gradients->log_decay, channels, token, key_dim);
+        copy_out(fl_cpu_floats(gradients->log_decay), channels, token, key_dim);
     }
     fl_chunk_scale_columns(kernels, width, scratch->chunk.decay, head->value_dim, key_dim,
                            scratch->gradient_state);
@@ -100,7 +102,7 @@ void fl_step_backward(const fl_kernels *kernels, const fl_recurrence_head *head,
         kernels->axpy(key_dim, g, scratch->state + v * key_dim, query);
         kernels->axpy(key_dim, g, head->query + token * key_dim, scratch->gradient_state + v * key_dim);
     }
-    copy_out(gradients->query, query, token, key_dim);
+    copy_out(fl_cpu_floats(gradients->query), query, token, key_dim);
     write_backward(kernels, head, token, gradients, scratch->gradient_state, key);
     if (head->erases) {
         float *to_read = head->own_directions ? gradient_read : key,
@@ -108,10 +110,10 @@ void fl_step_backward(const fl_kernels *kernels, const fl_recurrence_head *head,
         memset(gradient_read, 0, 2 * key_dim * sizeof *gradient_read);
         erase_backward(kernels, head, token, gradients, read, scratch, to_read, to_removed);
         if (head->own_directions) {
-            copy_out(gradients->erase_read, gradient_read, token, key_dim);
-            copy_out(gradients->erase_write, removed, token, key_dim);
+            copy_out(fl_cpu_floats(gradients->erase_read), gradient_read, token, key_dim);
+            copy_out(fl_cpu_floats(gradients->erase_write), removed, token, key_dim);
         }
     }
-    copy_out(gradients->key, key, token, key_dim);
+    copy_out(fl_cpu_floats(gradients->key), key, token, key_dim);
     if (width > 0) decay_backward(kernels, head, token, gradients, scratch, channels);
 }

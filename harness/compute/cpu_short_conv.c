@@ -8,7 +8,8 @@ static const float *source_row(const fl_short_conv_call *call, size_t token, siz
     size_t source = head / (call->heads / call->source_heads);
     size_t row = token + tap; /* counted from the oldest of history */
     size_t kept = call->kernel - 1;
-    const float *from = row < kept ? call->history + row * width : call->input + (row - kept) * width;
+    const float *from = fl_cpu_floats(row < kept ? fl_array_from(call->history, row * width)
+                                                 : fl_array_from(call->input, (row - kept) * width));
     return from + source * call->head_dim;
 }
 
@@ -26,13 +27,13 @@ static void convolve_token(void *context, size_t token, size_t worker) {
     (void)worker;
     const fl_short_conv_call *call = context;
     size_t head_dim = call->head_dim, channels = call->heads * head_dim;
-    float *output = call->output + token * channels;
-    memcpy(output, call->bias, channels * sizeof *output);
+    float *output = fl_cpu_floats(call->output) + token * channels;
+    memcpy(output, fl_cpu_floats(call->bias), channels * sizeof *output);
     for (size_t head = 0; head < call->heads; head++) {
         float *y = output + head * head_dim;
         for (size_t tap = 0; tap < call->kernel; tap++) {
             const float *x = source_row(call, token, tap, head);
-            const float *w = call->taps + tap * channels + head * head_dim;
+            const float *w = fl_cpu_floats(call->taps) + tap * channels + head * head_dim;
             add_products(head_dim, w, x, y);
         }
     }
@@ -42,22 +43,26 @@ void fl_cpu_short_conv(fl_compute *compute, const fl_short_conv_call *call) {
     size_t channels = call->heads * call->head_dim;
     for (size_t channel = 0; channel < channels; channel++) {
         for (size_t tap = 0; tap < call->kernel; tap++) {
-            call->taps[tap * channels + channel] = call->weight[channel * call->kernel + tap];
+            fl_cpu_floats(call->taps)[tap * channels + channel] =
+                fl_cpu_floats(call->weight)[channel * call->kernel + tap];
         }
     }
     fl_threads_for(compute->threads, call->tokens, convolve_token, (void *)call);
 }
 
-void fl_cpu_short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, float *history) {
+void fl_cpu_short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, fl_array history) {
     (void)compute;
     size_t width = call->source_heads * call->head_dim, kept = call->kernel - 1;
     if (call->tokens >= kept) {
-        memcpy(history, call->input + (call->tokens - kept) * width, kept * width * sizeof *history);
+        memcpy(fl_cpu_floats(history), fl_cpu_floats(call->input) + (call->tokens - kept) * width,
+               kept * width * sizeof(float));
         return;
     }
     size_t stays = kept - call->tokens;
-    memmove(history, history + call->tokens * width, stays * width * sizeof *history);
-    memcpy(history + stays * width, call->input, call->tokens * width * sizeof *history);
+    memmove(fl_cpu_floats(history), fl_cpu_floats(history) + call->tokens * width,
+            stays * width * sizeof(float));
+    memcpy(fl_cpu_floats(history) + stays * width, fl_cpu_floats(call->input),
+           call->tokens * width * sizeof(float));
 }
 
 /* Backward: an item is a run of channels of a source head, so that every gradient has one writer. One tap
@@ -117,24 +122,26 @@ static void spread_tap(const fl_short_conv_backward_work *work, size_t head, siz
     fl_tap_rows rows = {.rows = call->tokens - back,
                         .output_stride = call->heads * call->head_dim,
                         .input_stride = call->source_heads * call->head_dim};
-    rows.output = out->output + back * rows.output_stride + head * call->head_dim + channel;
-    rows.input = call->input + source * call->head_dim + channel;
-    if (out->input != NULL) rows.gradient_input = out->input + source * call->head_dim + channel;
-    for (size_t i = 0; i < channels; i++) weight[i] = call->weight[at + i * call->kernel];
+    rows.output = fl_cpu_floats(out->output) + back * rows.output_stride + head * call->head_dim + channel;
+    rows.input = fl_cpu_floats(call->input) + source * call->head_dim + channel;
+    if (fl_array_is(out->input))
+        rows.gradient_input = fl_cpu_floats(out->input) + source * call->head_dim + channel;
+    for (size_t i = 0; i < channels; i++) weight[i] = fl_cpu_floats(call->weight)[at + i * call->kernel];
     if (channels == CHANNEL_RUN)
         spread_whole_run(&rows, weight, gradient);
     else
         spread_part_run(&rows, channels, weight, gradient);
-    for (size_t i = 0; out->weight != NULL && i < channels; i++)
-        out->weight[at + i * call->kernel] += gradient[i];
+    for (size_t i = 0; fl_array_is(out->weight) && i < channels; i++)
+        fl_cpu_floats(out->weight)[at + i * call->kernel] += gradient[i];
 }
 
 static void add_bias(const fl_short_conv_backward_work *work, size_t head, size_t channel) {
     const fl_short_conv_call *call = work->call;
     size_t end = channel + CHANNEL_RUN < call->head_dim ? channel + CHANNEL_RUN : call->head_dim;
-    float *bias = work->gradients->bias;
+    float *bias = fl_cpu_floats(work->gradients->bias);
     for (size_t token = 0; bias != NULL && token < call->tokens; token++) {
-        const float *output = work->gradients->output + (token * call->heads + head) * call->head_dim;
+        const float *output =
+            fl_cpu_floats(work->gradients->output) + (token * call->heads + head) * call->head_dim;
         for (size_t i = channel; i < end; i++) bias[head * call->head_dim + i] += output[i];
     }
 }

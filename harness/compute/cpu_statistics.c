@@ -61,40 +61,40 @@ static void rows_item(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_cpu_row_errors(fl_compute *compute, size_t rows, size_t columns, const float *reference,
-                       const float *other, fl_array squared, fl_array cosine) {
-    rows_work work = {rows, columns, other, reference, squared.at, cosine.at};
+void fl_cpu_row_errors(fl_compute *compute, size_t rows, size_t columns, fl_array reference, fl_array other,
+                       fl_array squared, fl_array cosine) {
+    rows_work work = {rows, columns, fl_cpu_floats(other), fl_cpu_floats(reference), squared.at, cosine.at};
     fl_threads_for(compute->threads, (rows + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM, rows_item, &work);
 }
 
-void fl_cpu_row_moments(fl_compute *compute, size_t rows, size_t columns, const float *x, fl_array sum,
+void fl_cpu_row_moments(fl_compute *compute, size_t rows, size_t columns, fl_array x, fl_array sum,
                         fl_array sum_squares) {
-    rows_work work = {rows, columns, x, NULL, sum.at, sum_squares.at};
+    rows_work work = {rows, columns, fl_cpu_floats(x), NULL, sum.at, sum_squares.at};
     fl_threads_for(compute->threads, (rows + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM, rows_item, &work);
 }
 
 /* --- whole arrays --- */
 
-void fl_cpu_first_not_finite(fl_compute *compute, size_t count, const float *x, fl_array first) {
+void fl_cpu_first_not_finite(fl_compute *compute, size_t count, fl_array x, fl_array first) {
     (void)compute;
     size_t i = 0;
-    while (i < count && isfinite(x[i])) i++;
+    while (i < count && isfinite(fl_cpu_floats(x)[i])) i++;
     *(int32_t *)first.at = (int32_t)i;
 }
 
-void fl_cpu_subtract_squares(fl_compute *compute, size_t count, const float *y, float *x, fl_array squares) {
+void fl_cpu_subtract_squares(fl_compute *compute, size_t count, fl_array y, fl_array x, fl_array squares) {
     (void)compute;
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) {
-        double difference = (double)x[i] - (double)y[i];
+        double difference = (double)fl_cpu_floats(x)[i] - (double)fl_cpu_floats(y)[i];
         sum += difference * difference;
-        x[i] = (float)difference;
+        fl_cpu_floats(x)[i] = (float)difference;
     }
     *(double *)squares.at = sum;
 }
 
-void fl_cpu_scale(fl_compute *compute, size_t count, float factor, float *x) {
-    fl_cpu_of(compute)->kernels->scale(count, factor, x, x);
+void fl_cpu_scale(fl_compute *compute, size_t count, float factor, fl_array x) {
+    fl_cpu_of(compute)->kernels->scale(count, factor, fl_cpu_floats(x), fl_cpu_floats(x));
 }
 
 /* --- geometry of keys --- */
@@ -147,8 +147,8 @@ static void append_head(void *context, size_t head, size_t worker) {
     double *concentration = fl_array_from(call->concentration, head * call->tokens).at;
     double *residual = fl_array_from(call->residual, head * call->tokens).at;
     for (size_t t = 0; t < call->tokens; t++) {
-        append_key(dim, call->key + (t * call->kv_heads + head) * dim, call->seen + t, unit, sum, product,
-                   &concentration[t], &residual[t]);
+        append_key(dim, fl_cpu_floats(call->key) + (t * call->kv_heads + head) * dim, call->seen + t, unit,
+                   sum, product, &concentration[t], &residual[t]);
     }
 }
 
@@ -206,10 +206,10 @@ static void rank_of_head(void *context, size_t head, size_t worker) {
 }
 
 fl_status fl_cpu_effective_rank(fl_compute *compute, size_t heads, size_t value_dim, size_t key_dim,
-                                const float *state, fl_array rank, fl_error *error) {
+                                fl_array state, fl_array rank, fl_error *error) {
     fl_cpu *cpu = fl_cpu_of(compute);
     FL_TRY(fl_cpu_reserve_scratch(cpu, 2 * (value_dim * value_dim + 5 * value_dim), error));
-    rank_work work = {cpu, value_dim, key_dim, state, rank.at};
+    rank_work work = {cpu, value_dim, key_dim, fl_cpu_floats(state), rank.at};
     fl_threads_for(compute->threads, heads, rank_of_head, &work);
     return FL_OK;
 }

@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#include "harness/compute/array.h"
+
 /* What a rule is handed for a gate, beta or factor projected as x = h W + bias. It has no default: a rule that takes one of
  * these and does not say is refused by name. */
 typedef enum fl_gate_activation {
@@ -22,14 +24,14 @@ typedef struct fl_gates_call {
     size_t tokens, heads, width; /* T, H, numbers a head */
     fl_gate_activation activation;
     float maximum;               /* of a sigmoid: y in (0, maximum); at most 1 counts as 1 */
-    const float *bias;           /* [H*width], or NULL: none */
-    const float *rate;           /* [H], or NULL */
-    float *values;               /* [T][H][width]: x, in place to y; the backward pass takes y */
+    fl_array bias;           /* [H*width], or NULL: none */
+    fl_array rate;           /* [H], or NULL */
+    fl_array values;               /* [T][H][width]: x, in place to y; the backward pass takes y */
 } fl_gates_call;
 
 typedef struct fl_gates_gradients {
-    float *values;       /* [T][H][width] with respect to y, given; in place to x */
-    float *bias, *rate;  /* [H*width], [H]: added to; NULL = not wanted */
+    fl_array values;       /* [T][H][width] with respect to y, given; in place to x */
+    fl_array bias, rate;  /* [H*width], [H]: added to; NULL = not wanted */
 } fl_gates_gradients;
 
 #endif

@@ -19,7 +19,7 @@ typedef enum fl_log_softmax_precision {
 typedef struct fl_logit_rows_call {
     size_t rows, vocabulary;
     fl_log_softmax_precision precision;
-    const float *logits;    /* [rows][V] */
+    fl_array logits;    /* [rows][V] */
     fl_array log_sum_exp;   /* [rows] float64: natural log of sum exp(logit); not finite when a logit is NaN or +infinity */
     fl_array best;          /* [rows] int32: of the largest logit, the lowest of equal ones; 0 when all are NaN; or none */
     fl_array probabilities; /* [rows][V] float64: the softmax, with precision float64; or none */
@@ -30,9 +30,9 @@ typedef struct fl_logit_rows_call {
 typedef struct fl_logit_divergence_call {
     size_t rows, vocabulary;
     fl_array probabilities;        /* p [rows][V] float64 */
-    const float *logits;           /* of p [rows][V] */
+    fl_array logits;           /* of p [rows][V] */
     fl_array log_sum_exp;          /* of p [rows] float64 */
-    const float *other_logits;     /* of q */
+    fl_array other_logits;     /* of q */
     fl_array other_log_sum_exp;
     fl_array divergence;           /* [rows] float64 */
 } fl_logit_divergence_call;
@@ -44,10 +44,10 @@ typedef struct fl_logit_divergence_call {
 typedef struct fl_logit_gradient_call {
     size_t rows, vocabulary;
     fl_array targets;           /* [rows] int32, or none */
-    const float *target_logits; /* [rows][V], or NULL */
+    fl_array target_logits; /* [rows][V], or NULL */
     double weight;              /* of the gradient */
     bool gradient;              /* false: the losses alone */
-    float *logits;              /* [rows][V]; after the call weight * gradient, or anything without it */
+    fl_array logits;              /* [rows][V]; after the call weight * gradient, or anything without it */
     fl_array loss;              /* [rows] float64 */
 } fl_logit_gradient_call;
 

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "harness/compute/array.h"
+
 typedef enum fl_merge {
     FL_MERGE_SUM = 0,
     FL_MERGE_HALF,
@@ -39,21 +41,21 @@ typedef struct fl_merge_call {
     size_t value_dim;           /* Dv of the read: D, + 1 with the normaliser */
     size_t read_stride;         /* floats from one token's read to the next */
     size_t read_head_stride;    /* from one head's to the next */
-    const float *read;          /* NULL: no linear branch */
-    const float *exact;         /* [T][H][D], NULL: there can be no exact set */
-    const float *log_sum_exp;   /* [T][H] */
-    const float *largest;       /* [T][H] c, for lolcats only */
-    const float *window_factor; /* [H], for the two with gamma */
-    float *output;              /* [T][H][D] */
+    fl_array read;          /* NULL: no linear branch */
+    fl_array exact;         /* [T][H][D], NULL: there can be no exact set */
+    fl_array log_sum_exp;   /* [T][H] */
+    fl_array largest;       /* [T][H] c, for lolcats only */
+    fl_array window_factor; /* [H], for the two with gamma */
+    fl_array output;              /* [T][H][D] */
 } fl_merge_call;
 
 typedef struct fl_merge_gradients {
-    const float *output;   /* [T][H][D], given; the rest is overwritten */
-    float *read;           /* strides of the call's read; other places are left alone. NULL without a linear branch */
-    float *exact;          /* [T][H][D]; this and the next two are NULL without an exact set and when not wanted */
-    float *log_sum_exp;    /* [T][H]; 0 in merges that do not look at it */
-    float *largest;        /* [T][H], for lolcats only */
-    float *window_factor;  /* [H], added to; NULL when not wanted */
+    fl_array output;   /* [T][H][D], given; the rest is overwritten */
+    fl_array read;           /* strides of the call's read; other places are left alone. NULL without a linear branch */
+    fl_array exact;          /* [T][H][D]; this and the next two are NULL without an exact set and when not wanted */
+    fl_array log_sum_exp;    /* [T][H]; 0 in merges that do not look at it */
+    fl_array largest;        /* [T][H], for lolcats only */
+    fl_array window_factor;  /* [H], added to; NULL when not wanted */
 } fl_merge_gradients;
 
 #endif

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "harness/compute/array.h"
 #include "harness/compute/rule_rows.h"
 #include "harness/compute/write_rows.h"
 
@@ -17,21 +18,21 @@ typedef struct fl_own_steps_call {
     size_t first_step, steps; /* those that are run: first_step .. first_step + steps - 1 */
     float scale;              /* of what is read */
     fl_write_layout layout;
-    const float *query;       /* [H][T][D] */
+    fl_array query;       /* [H][T][D] */
     fl_write_rows written;    /* row s of each head is what step s writes */
     /* Which position a step writes: position - delay, unless that is before 0 or a sink's (positions below `sinks`); or, where a
      * routed cache decides, positions [kv_heads][T], -1 = none. */
     size_t delay, sinks, kv_heads;
     const int32_t *positions; /* NULL: by delay and sinks */
-    float *state;             /* [H][state_floats], in and out; of the backward pass: the initial one, NULL = as `init` makes it */
-    float *output;            /* [H][T][D] */
-    float *state_norm;        /* [H][T] Frobenius norm of all of a head's state, or NULL */
+    fl_array state;             /* [H][state_floats], in and out; of the backward pass: the initial one, NULL = as `init` makes it */
+    fl_array output;            /* [H][T][D] */
+    fl_array state_norm;        /* [H][T] Frobenius norm of all of a head's state, or NULL */
 } fl_own_steps_call;
 
 /* Over all T steps from the initial state. */
 typedef struct fl_own_steps_gradients {
-    const float *output;          /* [H][T][D], given */
-    float *query;                 /* [H][T][D], overwritten */
+    fl_array output;          /* [H][T][D], given */
+    fl_array query;                 /* [H][T][D], overwritten */
     const fl_write_rows *written; /* rows of steps that write are overwritten */
     float *const *parameters;     /* in the rule's order, added to; NULL = not wanted */
 } fl_own_steps_gradients;

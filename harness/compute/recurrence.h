@@ -17,6 +17,8 @@
 
 #include <stddef.h>
 
+#include "harness/compute/array.h"
+
 typedef enum fl_decay_kind { FL_DECAY_NONE = 0, FL_DECAY_SCALAR, FL_DECAY_CHANNEL } fl_decay_kind;
 typedef enum fl_erase_kind { FL_ERASE_NONE = 0, FL_ERASE_KEY, FL_ERASE_DIRECTIONS } fl_erase_kind;
 
@@ -33,14 +35,14 @@ typedef enum fl_recurrence_mode {
 
 /* The per-step inputs of `heads` independent streams, each [heads][steps][...] contiguous. heads = query heads. */
 typedef struct fl_recurrence_inputs {
-    const float *query;          /* [H][T][Dk] */
-    const float *key;            /* [H][T][Dk] */
-    const float *value;          /* [H][T][Dv] */
-    const float *log_decay;      /* NULL, [H][T] or [H][T][Dk], by transition.decay */
-    const float *erase_strength; /* b: NULL or [H][T] */
-    const float *erase_read;     /* r: [H][T][Dk] with FL_ERASE_DIRECTIONS, else NULL */
-    const float *erase_write;    /* x: likewise */
-    const float *write;          /* w: NULL (all 1) or [H][T] */
+    fl_array query;          /* [H][T][Dk] */
+    fl_array key;            /* [H][T][Dk] */
+    fl_array value;          /* [H][T][Dv] */
+    fl_array log_decay;      /* NULL, [H][T] or [H][T][Dk], by transition.decay */
+    fl_array erase_strength; /* b: NULL or [H][T] */
+    fl_array erase_read;     /* r: [H][T][Dk] with FL_ERASE_DIRECTIONS, else NULL */
+    fl_array erase_write;    /* x: likewise */
+    fl_array write;          /* w: NULL (all 1) or [H][T] */
 } fl_recurrence_inputs;
 
 /* Rows from one head to the next where arrays hold more of them than the steps of a call (what waits to be written, the rest of a
@@ -56,16 +58,16 @@ typedef struct fl_recurrence_call {
     size_t heads, steps, key_dim, value_dim;
     fl_recurrence_rows rows;
     fl_recurrence_inputs inputs;
-    float *state;       /* [H][Dv][Dk], in and out */
-    float *output;      /* [H][T][Dv], or NULL when only the state is wanted */
-    float *state_norm;  /* [H][T] Frobenius norm of S_t, or NULL; asking for it forces the step form */
+    fl_array state;       /* [H][Dv][Dk], in and out */
+    fl_array output;      /* [H][T][Dv], or NULL when only the state is wanted */
+    fl_array state_norm;  /* [H][T] Frobenius norm of S_t, or NULL; asking for it forces the step form */
     size_t norm_values; /* rows of S, from the first, that the norm counts; 0: all */
 } fl_recurrence_call;
 
 /* Gradients with respect to everything; NULL members are not computed. All are overwritten, [layout of the input]. */
 typedef struct fl_recurrence_gradients {
-    float *query, *key, *value, *log_decay, *erase_strength, *erase_read, *erase_write, *write;
-    float *initial_state; /* [H][Dv][Dk] */
+    fl_array query, key, value, log_decay, erase_strength, erase_read, erase_write, write;
+    fl_array initial_state; /* [H][Dv][Dk] */
 } fl_recurrence_gradients;
 
 typedef struct fl_recurrence_backward_call {
@@ -74,9 +76,9 @@ typedef struct fl_recurrence_backward_call {
     size_t heads, steps, key_dim, value_dim;
     fl_recurrence_rows rows;           /* gradients lie as their inputs do */
     fl_recurrence_inputs inputs;
-    const float *initial_state;        /* [H][Dv][Dk] or NULL = 0 */
-    const float *gradient_output;      /* [H][T][Dv] */
-    const float *gradient_final_state; /* [H][Dv][Dk] or NULL = 0 */
+    fl_array initial_state;        /* [H][Dv][Dk] or NULL = 0 */
+    fl_array gradient_output;      /* [H][T][Dv] */
+    fl_array gradient_final_state; /* [H][Dv][Dk] or NULL = 0 */
     fl_recurrence_gradients gradients;
 } fl_recurrence_backward_call;
 

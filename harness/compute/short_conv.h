@@ -10,21 +10,23 @@
 
 #include <stddef.h>
 
+#include "harness/compute/array.h"
+
 typedef struct fl_short_conv_call {
     size_t tokens, heads, source_heads, head_dim, kernel; /* output head h reads source head h / (heads / source_heads) */
-    const float *input;    /* [T][source_heads][D] */
-    const float *history;  /* [kernel - 1][source_heads][D], oldest first, zeros before token 0 */
-    const float *weight;   /* [heads*D][kernel] */
-    const float *bias;     /* [heads*D] */
-    float *taps;           /* scratch [kernel][heads*D] */
-    float *output;         /* [T][heads][D] */
+    fl_array input;    /* [T][source_heads][D] */
+    fl_array history;  /* [kernel - 1][source_heads][D], oldest first, zeros before token 0 */
+    fl_array weight;   /* [heads*D][kernel] */
+    fl_array bias;     /* [heads*D] */
+    fl_array taps;           /* scratch [kernel][heads*D] */
+    fl_array output;         /* [T][heads][D] */
 } fl_short_conv_call;
 
 /* Gradients over one whole sequence (history all zeros). All but gradient_output are added to; NULL = not wanted. */
 typedef struct fl_short_conv_gradients {
-    const float *output;  /* [T][heads][D] */
-    float *input;         /* [T][source_heads][D] */
-    float *weight, *bias; /* [heads*D][kernel], [heads*D] */
+    fl_array output;  /* [T][heads][D] */
+    fl_array input;         /* [T][source_heads][D] */
+    fl_array weight, bias; /* [heads*D][kernel], [heads*D] */
 } fl_short_conv_gradients;
 
 #endif

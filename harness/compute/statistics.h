@@ -15,7 +15,7 @@
 typedef struct fl_key_geometry_call {
     size_t tokens, kv_heads, head_dim;
     size_t seen;            /* keys of the sequence before these */
-    const float *key;       /* [T][Hkv][D] */
+    fl_array key;       /* [T][Hkv][D] */
     fl_array sum;           /* [Hkv][D] float64, in and out */
     fl_array product;       /* [Hkv][D][D] float64, in and out; the lower triangle, diagonal included */
     fl_array concentration; /* [Hkv][T] float64 */

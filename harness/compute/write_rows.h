@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "harness/compute/array.h"
 #include "harness/compute/recurrence.h"
 #include "harness/compute/rule_rows.h"
 
@@ -32,15 +33,15 @@ typedef struct fl_write_layout {
 } fl_write_layout;
 
 typedef struct fl_write_rows {
-    float *part[FL_WRITE_PARTS]; /* NULL where the width is 0 */
+    fl_array part[FL_WRITE_PARTS]; /* NULL where the width is 0 */
     size_t rows;                 /* a head */
 } fl_write_rows;
 
 /* Floats that `rows` rows of every head take, and rows laid into such a block (which is not cleared). */
 size_t fl_write_rows_floats(const fl_write_layout *layout, size_t rows);
-fl_write_rows fl_write_rows_in(const fl_write_layout *layout, size_t rows, float *block);
+fl_write_rows fl_write_rows_in(const fl_write_layout *layout, size_t rows, fl_array block);
 
-float *fl_write_row(const fl_write_layout *layout, const fl_write_rows *rows, enum fl_write_part part, size_t head,
+fl_array fl_write_row(const fl_write_layout *layout, const fl_write_rows *rows, enum fl_write_part part, size_t head,
                     size_t row);
 
 void fl_write_row_clear(const fl_write_layout *layout, const fl_write_rows *rows, size_t head, size_t row);
@@ -53,6 +54,6 @@ fl_rule_output fl_write_row_output(const fl_write_layout *layout, const fl_write
 
 /* The rows from `first` on as the recurrence's inputs; rows->rows steps of micro_steps each from one head to the next. */
 fl_recurrence_inputs fl_write_rows_inputs(const fl_write_layout *layout, const fl_write_rows *rows, size_t first,
-                                          const float *query);
+                                          fl_array query);
 
 #endif

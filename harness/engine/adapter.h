@@ -9,7 +9,7 @@
 #include "harness/compute/compute.h"
 
 typedef struct fl_adapter_part {
-    const float *a, *b; /* NULL: not a target */
+    fl_array a, b; /* NULL: not a target */
     size_t in, out;
     size_t offset_a, offset_b; /* in a block laid out as the layer's parameters */
 } fl_adapter_part;
@@ -25,12 +25,12 @@ fl_adapter fl_adapter_of(const fl_mechanism *mechanism, size_t layer);
 
 /* Adds the term of `target` to output [T][out]; nothing when it has none. low: scratch [T][rank]. */
 void fl_adapter_forward(fl_compute *compute, const fl_adapter *adapter, fl_lora_target target, size_t tokens,
-                        const float *input, float *low, float *output);
+                        fl_array input, fl_array low, fl_array output);
 
 /* Adds to the gradients of A and B in gradient_parameters (a block laid out as the layer's), and to gradient_input [T][in]
  * (NULL: not wanted). low: scratch [2][T][rank]. */
 void fl_adapter_backward(fl_compute *compute, const fl_adapter *adapter, fl_lora_target target, size_t tokens,
-                         const float *input, const float *gradient_output, float *low, float *gradient_parameters,
-                         float *gradient_input);
+                         fl_array input, fl_array gradient_output, fl_array low, fl_array gradient_parameters,
+                         fl_array gradient_input);
 
 #endif

@@ -23,21 +23,21 @@ struct fl_backward {
     fl_layer_error layer_error;
 
     size_t keep_bytes; /* at most so many for: */
-    float *kept;       /* [layers first_kept ..][kept_tokens][kept_floats] of the upper layers */
+    fl_array kept;     /* [layers first_kept ..][kept_tokens][kept_floats] of the upper layers */
     size_t first_kept, kept_tokens;
 
     size_t tokens; /* the buffers below hold so many */
-    float *storage;
-    float *stream;                 /* [T][E] */
-    float *layer_inputs, *middles; /* [L][T][E] streams before a layer and after its attention */
-    float *hidden, *target_hidden; /* [T][E] after the final norm */
-    float *gradient_stream;        /* [T][E] */
-    float *gradient_input;         /* [T][E] of a norm's output */
-    float *gradient_query, *gradient_raw_query, *gradient_mix; /* [T][H][D] */
-    float *gradient_key, *gradient_raw_key, *gradient_value;   /* [T][Hkv][D] */
-    float *gradient_key_rows, *gradient_value_rows;            /* [Hkv][T][D] */
-    float *gradient_gate, *gradient_up, *gradient_activated;   /* [T][F] */
-    float *exact_output, *exact_log; /* [T][H][D], [T][H]: the softmax over a layer's exact set */
+    fl_array storage;
+    fl_array stream;                /* [T][E] */
+    fl_array layer_inputs, middles; /* [L][T][E] streams before a layer and after its attention */
+    fl_array hidden, target_hidden; /* [T][E] after the final norm */
+    fl_array gradient_stream;       /* [T][E] */
+    fl_array gradient_input;        /* [T][E] of a norm's output */
+    fl_array gradient_query, gradient_raw_query, gradient_mix; /* [T][H][D] */
+    fl_array gradient_key, gradient_raw_key, gradient_value;   /* [T][Hkv][D] */
+    fl_array gradient_key_rows, gradient_value_rows;           /* [Hkv][T][D] */
+    fl_array gradient_gate, gradient_up, gradient_activated;   /* [T][F] */
+    fl_array exact_output, exact_log; /* [T][H][D], [T][H]: the softmax over a layer's exact set */
 };
 
 static const fl_model_config *config_of(const fl_backward *backward) {
@@ -91,7 +91,7 @@ static size_t mixer_bytes(const fl_backward *backward, size_t tokens) {
 }
 
 static bool normalises_queries(const fl_backward *backward) {
-    return backward->network->layers[0].query_norm != NULL;
+    return fl_array_is(backward->network->layers[0].query_norm);
 }
 
 /* Floats a token of what is kept of a layer: what kept_block and exact_of place. */
@@ -103,11 +103,12 @@ static size_t kept_floats(const fl_backward *backward) {
 }
 
 static bool is_kept(const fl_backward *backward, size_t layer) {
-    return backward->kept != NULL && layer >= backward->first_kept;
+    return fl_array_is(backward->kept) && layer >= backward->first_kept;
 }
 
-static float *kept_layer(const fl_backward *backward, size_t layer) {
-    return backward->kept + (layer - backward->first_kept) * backward->kept_tokens * kept_floats(backward);
+static fl_array kept_layer(const fl_backward *backward, size_t layer) {
+    return fl_array_from(backward->kept,
+                         (layer - backward->first_kept) * backward->kept_tokens * kept_floats(backward));
 }
 
 /* The block with the members that are kept of a layer in their place. */
@@ -116,9 +117,9 @@ static fl_block kept_block(const fl_backward *backward, size_t layer) {
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
     bool normalises = normalises_queries(backward);
     fl_block block = backward->block;
-    float *next = kept_layer(backward, layer);
+    fl_array next = kept_layer(backward, layer);
     const struct {
-        float **member;
+        fl_array *member;
         size_t width;
     } parts[] = {{&block.attention_input, config->model_dim},
                  {&block.query, query},
@@ -130,7 +131,7 @@ static fl_block kept_block(const fl_backward *backward, size_t layer) {
                  {&block.up, config->mlp_dim}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].member = next;
-        next += backward->kept_tokens * parts[i].width;
+        next = fl_array_from(next, backward->kept_tokens * parts[i].width);
     }
     return block;
 }
@@ -143,8 +144,9 @@ static fl_exact_share exact_of(const fl_backward *backward, size_t layer) {
            placed = kept_floats(backward) - query - config->query_heads;
     if (!is_kept(backward, layer))
         return (fl_exact_share){.output = backward->exact_output, .log_sum_exp = backward->exact_log};
-    float *output = kept_layer(backward, layer) + backward->kept_tokens * placed;
-    return (fl_exact_share){.output = output, .log_sum_exp = output + backward->kept_tokens * query};
+    fl_array output = fl_array_from(kept_layer(backward, layer), backward->kept_tokens * placed);
+    return (fl_exact_share){.output = output,
+                            .log_sum_exp = fl_array_from(output, backward->kept_tokens * query)};
 }
 
 void fl_backward_keep(fl_backward *backward, size_t bytes) {
@@ -157,7 +159,7 @@ static fl_status reserve_kept(fl_backward *backward, size_t tokens, fl_error *er
     if (tokens <= backward->kept_tokens) return FL_OK;
     if (count > most) count = most;
     fl_compute_release(backward->network->compute, backward->kept);
-    backward->kept = NULL;
+    backward->kept = fl_array_none;
     backward->kept_tokens = 0;
     if (count == 0) return FL_OK;
     FL_TRY(fl_compute_floats(backward->network->compute, count * layer, &backward->kept, error));
@@ -172,7 +174,7 @@ enum { MOST_PARTS = 24 };
 typedef struct {
     size_t count;
     struct {
-        float **member;
+        fl_array *member;
         size_t width;
     } parts[MOST_PARTS];
 } fl_backward_parts;
@@ -243,18 +245,18 @@ static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) 
     if (tokens <= backward->tokens) return FL_OK;
     size_t floats = 0;
     fl_compute_release(backward->network->compute, backward->storage);
-    backward->storage = NULL;
+    backward->storage = fl_array_none;
     backward->tokens = 0;
     FL_TRY(fl_memory_multiply(tokens, storage_floats(backward), &floats, "activations of a training sequence",
                               error));
     FL_TRY(fl_compute_floats(backward->network->compute, floats, &backward->storage, error));
-    float *next = backward->storage;
+    fl_array next = backward->storage;
     const fl_backward_parts list = parts_of(backward);
     for (size_t i = 0; i < list.count; i++) {
         *list.parts[i].member = next;
-        next += tokens * list.parts[i].width;
+        next = fl_array_from(next, tokens * list.parts[i].width);
     }
-    assert(next == backward->storage + floats);
+    assert(next.at == fl_array_from(backward->storage, floats).at);
     backward->tokens = tokens;
     return FL_OK;
 }
@@ -264,7 +266,7 @@ static fl_attention_call run_softmax(fl_backward *backward, size_t layer, size_t
 }
 
 static fl_mixer_call mixer_call(const fl_backward *backward, fl_exact_share *exact, size_t tokens,
-                                float *output) {
+                                fl_array output) {
     const fl_variant *variant = backward->mechanism->variant;
     const fl_block *block = &backward->block;
     return (fl_mixer_call){.tokens = tokens,
@@ -296,7 +298,8 @@ static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer,
     size_t floats = tokens * config_of(backward)->model_dim;
     const fl_adapter adapter = fl_adapter_of(frozen ? NULL : backward->mechanism, layer);
     if (!frozen)
-        fl_compute_copy(network->compute, backward->layer_inputs + layer * floats, backward->stream, floats);
+        fl_compute_copy(network->compute, fl_array_from(backward->layer_inputs, layer * floats),
+                        backward->stream, floats);
     fl_block_project(network, layer, &backward->rope, &adapter, tokens, 0, backward->stream,
                      &backward->block);
     if (frozen)
@@ -305,14 +308,15 @@ static fl_status forward_layer(fl_backward *backward, bool frozen, size_t layer,
         FL_TRY(mix(backward, layer, tokens, error));
     fl_block_attention_output(network, layer, &adapter, tokens, backward->stream, &backward->block);
     if (!frozen)
-        fl_compute_copy(network->compute, backward->middles + layer * floats, backward->stream, floats);
+        fl_compute_copy(network->compute, fl_array_from(backward->middles, layer * floats), backward->stream,
+                        floats);
     fl_block_feed_forward(network, layer, tokens, backward->stream, &backward->block);
     return FL_OK;
 }
 
 /* hidden [T][E] of the linearised model, keeping streams; or of the frozen model, keeping none. */
-static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids, size_t tokens, float *hidden,
-                         fl_error *error) {
+static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids, size_t tokens,
+                         fl_array hidden, fl_error *error) {
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
@@ -337,7 +341,7 @@ static void feed_forward_backward(fl_backward *backward, size_t layer, size_t to
     const fl_network_layer *weights = &network->layers[layer];
     fl_compute *compute = network->compute;
     const fl_compute_ops *ops = compute->ops;
-    const float *middle = backward->middles + layer * tokens * config->model_dim;
+    fl_array middle = fl_array_from(backward->middles, layer * tokens * config->model_dim);
     fl_block *block = &backward->block;
     if (!is_kept(backward, layer)) fl_block_expand(network, layer, tokens, middle, block);
     ops->linear_backward(compute, weights->down, tokens, backward->gradient_stream,
@@ -377,15 +381,15 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
  * the lowest layer only those that an adapter needs. The mix itself is wanted only where an adapter sits on
  * the output projection. */
 static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter, size_t layer, size_t tokens,
-                                float *gradient_parameters, fl_error *error) {
+                                fl_array gradient_parameters, fl_error *error) {
     const fl_network *network = backward->network;
     fl_compute *compute = network->compute;
     const fl_block *block = &backward->block;
-    bool adapted = adapter->parts[FL_LORA_OUTPUT].a != NULL;
+    bool adapted = fl_array_is(adapter->parts[FL_LORA_OUTPUT].a);
     bool lowest = layer == backward->lowest, projections = !lowest || adapter->rank > 0;
     fl_exact_share exact = exact_of(backward, layer);
     exact.filled = is_kept(backward, layer);
-    fl_mixer_call call = mixer_call(backward, &exact, tokens, adapted ? block->mix : NULL);
+    fl_mixer_call call = mixer_call(backward, &exact, tokens, adapted ? block->mix : fl_array_none);
     fl_mixer_tape *tape = NULL;
     FL_TRY(fl_mixer_record(compute, backward->mechanism, layer, &call, &tape, error));
     compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
@@ -395,21 +399,22 @@ static fl_status mixer_backward(fl_backward *backward, const fl_adapter *adapter
                             block->low, gradient_parameters, backward->gradient_mix);
     }
     fl_status status = fl_mixer_tape_backward(
-        tape, backward->gradient_mix, projections ? backward->gradient_query : NULL,
-        projections ? backward->gradient_key : NULL, projections ? backward->gradient_value : NULL,
-        lowest ? NULL : backward->gradient_input, gradient_parameters, error);
+        tape, backward->gradient_mix, projections ? backward->gradient_query : fl_array_none,
+        projections ? backward->gradient_key : fl_array_none,
+        projections ? backward->gradient_value : fl_array_none,
+        lowest ? fl_array_none : backward->gradient_input, gradient_parameters, error);
     fl_mixer_tape_destroy(tape);
     return status;
 }
 
 /* Through RoPE and the q/k norm, in that order; returns where the gradient of the projection's output is. */
-static const float *rotate_back(fl_backward *backward, const float *norm, size_t tokens, size_t heads,
-                                const float *raw, float *gradient, float *gradient_raw) {
+static fl_array rotate_back(fl_backward *backward, fl_array norm, size_t tokens, size_t heads, fl_array raw,
+                            fl_array gradient, fl_array gradient_raw) {
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = backward->network->compute;
     compute->ops->rope(compute, tokens, heads, config->head_dim, 0, config->rope.rotary_dim,
-                       backward->rope.inverse_frequencies, backward->rope.factor, -1, gradient);
-    if (norm == NULL) return gradient;
+                       fl_array_of(backward->rope.inverse_frequencies), backward->rope.factor, -1, gradient);
+    if (!fl_array_is(norm)) return gradient;
     compute->ops->rms_norm_backward(compute, tokens * heads, config->head_dim, raw, norm,
                                     config->norm_epsilon, gradient, gradient_raw, false);
     return gradient_raw;
@@ -418,8 +423,8 @@ static const float *rotate_back(fl_backward *backward, const float *norm, size_t
 /* One projection of the attention input: its adapter's gradients, and (not in the lowest layer) its share of
  * gradient_input. */
 static void projection_backward(fl_backward *backward, const fl_adapter *adapter, fl_lora_target target,
-                                const fl_weight *weight, size_t tokens, const float *gradient_output,
-                                float *gradient_parameters, bool lowest) {
+                                const fl_weight *weight, size_t tokens, fl_array gradient_output,
+                                fl_array gradient_parameters, bool lowest) {
     fl_compute *compute = backward->network->compute;
     if (!lowest) {
         compute->ops->linear_backward(compute, weight, tokens, gradient_output, backward->gradient_input,
@@ -427,7 +432,8 @@ static void projection_backward(fl_backward *backward, const fl_adapter *adapter
     }
     if (adapter->rank == 0) return;
     fl_adapter_backward(compute, adapter, target, tokens, backward->block.attention_input, gradient_output,
-                        backward->block.low, gradient_parameters, lowest ? NULL : backward->gradient_input);
+                        backward->block.low, gradient_parameters,
+                        lowest ? fl_array_none : backward->gradient_input);
 }
 
 /* gradient_stream: of the stream after the attention -> of the stream before the layer (not in the lowest
@@ -437,8 +443,8 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     const fl_network_layer *weights = &network->layers[layer];
-    const float *stream = backward->layer_inputs + layer * tokens * config->model_dim;
-    float *parameters = gradient->sum[layer];
+    fl_array stream = fl_array_from(backward->layer_inputs, layer * tokens * config->model_dim);
+    fl_array parameters = gradient->sum[layer];
     bool lowest = layer == backward->lowest;
     const fl_adapter adapter = fl_adapter_of(backward->mechanism, layer);
     fl_block *block = &backward->block;
@@ -449,11 +455,10 @@ static fl_status attention_backward(fl_backward *backward, size_t layer, size_t 
     else
         FL_TRY(mixer_backward(backward, &adapter, layer, tokens, parameters, error));
     if (lowest && adapter.rank == 0) return FL_OK;
-    const float *query =
-        rotate_back(backward, weights->query_norm, tokens, config->query_heads, block->raw_query,
-                    backward->gradient_query, backward->gradient_raw_query);
-    const float *key = rotate_back(backward, weights->key_norm, tokens, config->kv_heads, block->raw_key,
-                                   backward->gradient_key, backward->gradient_raw_key);
+    fl_array query = rotate_back(backward, weights->query_norm, tokens, config->query_heads, block->raw_query,
+                                 backward->gradient_query, backward->gradient_raw_query);
+    fl_array key = rotate_back(backward, weights->key_norm, tokens, config->kv_heads, block->raw_key,
+                               backward->gradient_key, backward->gradient_raw_key);
     projection_backward(backward, &adapter, FL_LORA_QUERY, weights->query, tokens, query, parameters, lowest);
     projection_backward(backward, &adapter, FL_LORA_KEY, weights->key, tokens, key, parameters, lowest);
     projection_backward(backward, &adapter, FL_LORA_VALUE, weights->value, tokens, backward->gradient_value,
@@ -498,7 +503,8 @@ fl_status fl_backward_next_token(fl_backward *backward, const int32_t *ids, size
     FL_TRY(prepare_loss(backward, false, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
     FL_TRY(fl_logit_loss_next_token(&backward->loss, ids, tokens, backward->hidden, weight,
-                                    gradient != NULL ? backward->gradient_input : NULL, loss, error));
+                                    gradient != NULL ? backward->gradient_input : fl_array_none, loss,
+                                    error));
     return gradient != NULL ? descend(backward, tokens, gradient, error) : FL_OK;
 }
 
@@ -509,7 +515,8 @@ fl_status fl_backward_divergence(fl_backward *backward, const int32_t *ids, size
     FL_TRY(forward(backward, true, ids, tokens, backward->target_hidden, error));
     FL_TRY(forward(backward, false, ids, tokens, backward->hidden, error));
     FL_TRY(fl_logit_loss_divergence(&backward->loss, tokens, backward->target_hidden, backward->hidden,
-                                    weight, gradient != NULL ? backward->gradient_input : NULL, loss, error));
+                                    weight, gradient != NULL ? backward->gradient_input : fl_array_none, loss,
+                                    error));
     return gradient != NULL ? descend(backward, tokens, gradient, error) : FL_OK;
 }
 
@@ -526,7 +533,7 @@ static fl_status visit_layer(void *context, const fl_frozen_layer *target, fl_er
     fl_backward *backward = wanted->backward;
     return fl_layer_error_run(&backward->layer_error, backward->network, backward->mechanism, target, NULL,
                               wanted->weight, wanted->normalise,
-                              wanted->gradient != NULL ? wanted->gradient->sum[target->layer] : NULL,
+                              wanted->gradient != NULL ? wanted->gradient->sum[target->layer] : fl_array_none,
                               &wanted->losses[target->layer], error);
 }
 

@@ -11,7 +11,7 @@ fl_status fl_block_reserve(fl_block *block, const fl_network *network, bool keep
     size_t query = config->query_heads * config->head_dim, key = config->kv_heads * config->head_dim;
     size_t model = config->model_dim, mlp = config->mlp_dim;
     const struct {
-        float **member;
+        fl_array *member;
         size_t width;
     } parts[] = {
         {&block->attention_input, model},
@@ -32,10 +32,10 @@ fl_status fl_block_reserve(fl_block *block, const fl_network *network, bool keep
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) width += parts[i].width;
     FL_TRY(fl_memory_multiply(tokens, width, &floats, "activations of a layer", error));
     FL_TRY(fl_compute_floats(block->compute, floats, &block->storage, error));
-    float *next = block->storage;
+    fl_array next = block->storage;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].member = next;
-        next += tokens * parts[i].width;
+        next = fl_array_from(next, tokens * parts[i].width);
     }
     if (!keep) {
         block->raw_query = block->query;
@@ -51,7 +51,7 @@ fl_status fl_block_reserve_adapter(fl_block *block, size_t rank, size_t tokens, 
     size_t floats = 2 * rank * tokens;
     if (floats <= block->low_floats) return FL_OK;
     fl_compute_release(block->compute, block->low);
-    block->low = NULL;
+    block->low = fl_array_none;
     block->low_floats = 0;
     FL_TRY(fl_compute_floats(block->compute, floats, &block->low, error));
     block->low_floats = floats;
@@ -94,26 +94,26 @@ void fl_rope_release(fl_rope *rope) {
 }
 
 /* q/k norm where the model has one; raw may be the same as normalised. */
-static void normalise(const fl_network *network, const float *norm, size_t tokens, size_t heads,
-                      const float *raw, float *normalised) {
+static void normalise(const fl_network *network, fl_array norm, size_t tokens, size_t heads, fl_array raw,
+                      fl_array normalised) {
     const fl_model_config *config = &network->model->config;
-    if (norm == NULL) return;
+    if (!fl_array_is(norm)) return;
     network->compute->ops->rms_norm(network->compute, tokens * heads, config->head_dim, raw, norm,
                                     config->norm_epsilon, normalised);
 }
 
 void fl_block_rotate(const fl_network *network, const fl_rope *rope, size_t tokens, size_t first,
-                     float *query, float *key) {
+                     fl_array query, fl_array key) {
     const fl_model_config *config = &network->model->config;
     fl_compute *compute = network->compute;
     compute->ops->rope(compute, tokens, config->query_heads, config->head_dim, first, config->rope.rotary_dim,
-                       rope->inverse_frequencies, rope->factor, 1, query);
+                       fl_array_of(rope->inverse_frequencies), rope->factor, 1, query);
     compute->ops->rope(compute, tokens, config->kv_heads, config->head_dim, first, config->rope.rotary_dim,
-                       rope->inverse_frequencies, rope->factor, 1, key);
+                       fl_array_of(rope->inverse_frequencies), rope->factor, 1, key);
 }
 
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
-                      size_t tokens, size_t first, const float *stream, fl_block *block) {
+                      size_t tokens, size_t first, fl_array stream, fl_block *block) {
     const fl_model_config *config = &network->model->config;
     network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, stream,
                                     network->layers[layer].input_norm, config->norm_epsilon,
@@ -123,22 +123,22 @@ void fl_block_project(const fl_network *network, size_t layer, const fl_rope *ro
 
 /* A frozen projection and what an adapter adds to it. */
 static void project(const fl_network *network, const fl_adapter *adapter, fl_lora_target target,
-                    const fl_weight *weight, const float *bias, size_t tokens, const float *input, float *low,
-                    float *output) {
+                    const fl_weight *weight, fl_array bias, size_t tokens, fl_array input, fl_array low,
+                    fl_array output) {
     network->compute->ops->linear(network->compute, weight, bias, tokens, input, output);
     if (adapter != NULL && adapter->rank > 0)
         fl_adapter_forward(network->compute, adapter, target, tokens, input, low, output);
 }
 
 void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope,
-                            const fl_adapter *adapter, size_t tokens, size_t first, const float *input,
+                            const fl_adapter *adapter, size_t tokens, size_t first, fl_array input,
                             fl_block *block) {
     const fl_model_config *config = &network->model->config;
     const fl_network_layer *weights = &network->layers[layer];
     project(network, adapter, FL_LORA_QUERY, weights->query, weights->query_bias, tokens, input, block->low,
-            weights->query_norm != NULL ? block->raw_query : block->query);
+            fl_array_is(weights->query_norm) ? block->raw_query : block->query);
     project(network, adapter, FL_LORA_KEY, weights->key, weights->key_bias, tokens, input, block->low,
-            weights->key_norm != NULL ? block->raw_key : block->key);
+            fl_array_is(weights->key_norm) ? block->raw_key : block->key);
     project(network, adapter, FL_LORA_VALUE, weights->value, weights->value_bias, tokens, input, block->low,
             block->value);
     normalise(network, weights->query_norm, tokens, config->query_heads, block->raw_query, block->query);
@@ -147,7 +147,7 @@ void fl_block_project_input(const fl_network *network, size_t layer, const fl_ro
 }
 
 void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter,
-                               size_t tokens, float *stream, fl_block *block) {
+                               size_t tokens, fl_array stream, fl_block *block) {
     const fl_network_layer *weights = &network->layers[layer];
     project(network, adapter, FL_LORA_OUTPUT, weights->output, weights->output_bias, tokens, block->mix,
             block->low, block->attention_output);
@@ -155,7 +155,7 @@ void fl_block_attention_output(const fl_network *network, size_t layer, const fl
                                block->attention_output);
 }
 
-void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream,
+void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, fl_array stream,
                      fl_block *block) {
     const fl_model_config *config = &network->model->config;
     const fl_network_layer *weights = &network->layers[layer];
@@ -169,7 +169,7 @@ void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, con
                           block->activated);
 }
 
-void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, float *stream,
+void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, fl_array stream,
                            fl_block *block) {
     const fl_network_layer *weights = &network->layers[layer];
     fl_compute *compute = network->compute;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/adapter.h"
 #include "harness/engine/network.h"
 
@@ -18,16 +19,16 @@ typedef struct fl_block {
     size_t capacity;
     fl_compute *compute; /* borrowed from the network that made room */
     bool keep; /* the inputs of q/k norm and of the activation are kept: the backward pass needs them */
-    float *storage;
-    float *attention_input;         /* [T][E] h */
-    float *query, *key, *value;     /* [T][H][D], [T][Hkv][D], [T][Hkv][D] */
-    float *raw_query, *raw_key;     /* the same before q/k norm; = query, key unless kept */
-    float *mix;                     /* [T][H][D] */
-    float *attention_output;        /* [T][E] */
-    float *mlp_input;               /* [T][E] m */
-    float *gate, *up, *activated;   /* [T][F]; activated = gate unless kept */
-    float *mlp_output;              /* [T][E] */
-    float *low;                     /* [2][T][rank] scratch of adapters; its own allocation */
+    fl_array storage;
+    fl_array attention_input;         /* [T][E] h */
+    fl_array query, key, value;     /* [T][H][D], [T][Hkv][D], [T][Hkv][D] */
+    fl_array raw_query, raw_key;     /* the same before q/k norm; = query, key unless kept */
+    fl_array mix;                     /* [T][H][D] */
+    fl_array attention_output;        /* [T][E] */
+    fl_array mlp_input;               /* [T][E] m */
+    fl_array gate, up, activated;   /* [T][F]; activated = gate unless kept */
+    fl_array mlp_output;              /* [T][E] */
+    fl_array low;                     /* [2][T][rank] scratch of adapters; its own allocation */
     size_t low_floats;
 } fl_block;
 
@@ -53,24 +54,24 @@ void fl_rope_release(fl_rope *rope);
 /* stream [T][E] -> attention_input, query, key, value of positions first, first + 1, ... adapter NULL: the frozen
  * projections alone (here and below). rope NULL: not rotated yet (rows that are not one timeline). */
 void fl_block_project(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
-                      size_t tokens, size_t first, const float *stream, fl_block *block);
+                      size_t tokens, size_t first, fl_array stream, fl_block *block);
 
 /* The same from the norm's output: attention input -> query, key, value. `input` may be block->attention_input. */
 void fl_block_project_input(const fl_network *network, size_t layer, const fl_rope *rope, const fl_adapter *adapter,
-                            size_t tokens, size_t first, const float *input, fl_block *block);
+                            size_t tokens, size_t first, fl_array input, fl_block *block);
 
 /* RoPE of `tokens` rows of query and key (a block's, from any row on) at positions first, first + 1, ... */
-void fl_block_rotate(const fl_network *network, const fl_rope *rope, size_t tokens, size_t first, float *query,
-                     float *key);
+void fl_block_rotate(const fl_network *network, const fl_rope *rope, size_t tokens, size_t first, fl_array query,
+                     fl_array key);
 
 /* mix -> attention_output, added to stream. */
 void fl_block_attention_output(const fl_network *network, size_t layer, const fl_adapter *adapter, size_t tokens,
-                               float *stream, fl_block *block);
+                               fl_array stream, fl_block *block);
 
 /* stream -> mlp_input, gate, up, activated. */
-void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, const float *stream, fl_block *block);
+void fl_block_expand(const fl_network *network, size_t layer, size_t tokens, fl_array stream, fl_block *block);
 
 /* fl_block_expand, then mlp_output, added to stream. */
-void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, float *stream, fl_block *block);
+void fl_block_feed_forward(const fl_network *network, size_t layer, size_t tokens, fl_array stream, fl_block *block);
 
 #endif

@@ -22,7 +22,7 @@ struct fl_frozen_pass {
     fl_rope rope;
     fl_block block;
     fl_full_attention attention;
-    float *stream; /* [T][E] */
+    fl_array stream; /* [T][E] */
     size_t stream_tokens;
 };
 
@@ -106,7 +106,7 @@ static fl_status reserve(fl_frozen_pass *pass, size_t tokens, fl_error *error) {
     FL_TRY(fl_full_attention_reserve(&pass->attention, pass->network, tokens, error));
     if (tokens <= pass->stream_tokens) return FL_OK;
     fl_compute_release(pass->network->compute, pass->stream);
-    pass->stream = NULL;
+    pass->stream = fl_array_none;
     pass->stream_tokens = 0;
     FL_TRY(fl_compute_floats(pass->network->compute, tokens * config->model_dim, &pass->stream, error));
     pass->stream_tokens = tokens;
@@ -192,7 +192,8 @@ static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int
         fl_block_attention_output(network, l, NULL, tokens, pass->stream, block);
         if (pass->wanted[l]) {
             fl_frozen_layer view = view_of(pass, l, tokens);
-            view.variance = variance_of(tokens * config_of(pass)->model_dim, block->attention_output);
+            view.variance =
+                variance_of(tokens * config_of(pass)->model_dim, fl_array_host(block->attention_output));
             if (kept != NULL) FL_TRY(keep(pass, kept, place, &view, error));
             place++;
             FL_TRY(visit(context, &view, error));

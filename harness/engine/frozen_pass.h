@@ -10,15 +10,16 @@
 #include <stdint.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/network.h"
 
 /* One layer on one sequence. Valid during the visit only. */
 typedef struct fl_frozen_layer {
     size_t layer, tokens;
-    const float *attention_input;  /* [T][E] after the input norm */
-    const float *query;            /* [T][H][D] after q/k norm and RoPE */
-    const float *key, *value;      /* [T][Hkv][D] */
-    const float *attention_output; /* [T][E] after the output projection, before the residual */
+    fl_array attention_input;  /* [T][E] after the input norm */
+    fl_array query;            /* [T][H][D] after q/k norm and RoPE */
+    fl_array key, value;      /* [T][Hkv][D] */
+    fl_array attention_output; /* [T][E] after the output projection, before the residual */
     double variance;               /* of attention_output over its T E numbers */
 } fl_frozen_layer;
 

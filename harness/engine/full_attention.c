@@ -30,13 +30,13 @@ fl_status fl_full_attention_reserve(fl_full_attention *attention, const fl_netwo
     size_t floats = 0, key = config->kv_heads * config->head_dim;
     fl_compute_release(attention->compute, attention->storage);
     attention->compute = network->compute;
-    attention->storage = NULL;
+    attention->storage = fl_array_none;
     attention->capacity = 0;
     FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "attention of a sequence", error));
     FL_TRY(fl_compute_floats(attention->compute, floats, &attention->storage, error));
     attention->key_rows = attention->storage;
-    attention->value_rows = attention->key_rows + tokens * key;
-    attention->log_sum_exp = attention->value_rows + tokens * key;
+    attention->value_rows = fl_array_from(attention->key_rows, tokens * key);
+    attention->log_sum_exp = fl_array_from(attention->value_rows, tokens * key);
     attention->capacity = tokens;
     return FL_OK;
 }
@@ -58,19 +58,19 @@ size_t fl_full_attention_bytes_of(const fl_model_config *config, size_t tokens) 
 }
 
 /* [T][Hkv][D] -> [Hkv][T][D] */
-static void to_rows(const fl_network *network, size_t tokens, const float *x, float *rows) {
+static void to_rows(const fl_network *network, size_t tokens, fl_array x, fl_array rows) {
     const size_t heads = network->shape.kv_heads, dim = network->shape.head_dim;
     for (size_t h = 0; h < heads; h++) {
-        fl_compute_copy_rows(network->compute, rows + h * tokens * dim, dim, x + h * dim, heads * dim, tokens,
-                             dim);
+        fl_compute_copy_rows(network->compute, fl_array_from(rows, h * tokens * dim), dim,
+                             fl_array_from(x, h * dim), heads * dim, tokens, dim);
     }
 }
 
-void fl_full_attention_from_rows(const fl_network *network, size_t tokens, const float *rows, float *x) {
+void fl_full_attention_from_rows(const fl_network *network, size_t tokens, fl_array rows, fl_array x) {
     const size_t heads = network->shape.kv_heads, dim = network->shape.head_dim;
     for (size_t h = 0; h < heads; h++) {
-        fl_compute_copy_rows(network->compute, x + h * dim, heads * dim, rows + h * tokens * dim, dim, tokens,
-                             dim);
+        fl_compute_copy_rows(network->compute, fl_array_from(x, h * dim), heads * dim,
+                             fl_array_from(rows, h * tokens * dim), dim, tokens, dim);
     }
 }
 

@@ -6,15 +6,16 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/block.h"
 #include "harness/engine/network.h"
 
 typedef struct fl_full_attention {
     fl_compute *compute; /* borrowed from the network that made room */
     size_t capacity;     /* tokens */
-    float *storage;
-    float *key_rows, *value_rows; /* [Hkv][T][D] */
-    float *log_sum_exp;           /* [T][H] */
+    fl_array storage;
+    fl_array key_rows, value_rows; /* [Hkv][T][D] */
+    fl_array log_sum_exp;           /* [T][H] */
     size_t *index;                /* 0, 1, 2, ...: positions, and shifted by the window expiries */
     size_t index_count;
 } fl_full_attention;
@@ -32,6 +33,6 @@ fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_n
                                         size_t tokens, fl_block *block);
 
 /* [Hkv][T][D] -> [T][Hkv][D] */
-void fl_full_attention_from_rows(const fl_network *network, size_t tokens, const float *rows, float *x);
+void fl_full_attention_from_rows(const fl_network *network, size_t tokens, fl_array rows, fl_array x);
 
 #endif

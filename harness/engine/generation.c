@@ -6,12 +6,12 @@
 #include "harness/base/random.h"
 
 typedef struct generation_work {
-    float *hidden, *logits; /* [E], [V] of the instance */
-    float *host;            /* [V] the logits, downloaded */
+    fl_array hidden, logits; /* [E], [V] of the instance */
+    float *host;             /* [V] the logits, downloaded */
 } generation_work;
 
 /* hidden [E] = the final state of the prompt's last token. */
-static fl_status read_prompt(fl_session *session, const int32_t *prompt, size_t tokens, float *hidden,
+static fl_status read_prompt(fl_session *session, const int32_t *prompt, size_t tokens, fl_array hidden,
                              fl_error *error) {
     const size_t last = tokens - 1;
     return fl_session_forward_rows(session, prompt, tokens, &last, 1, hidden, error);
@@ -30,7 +30,7 @@ static fl_status generate(fl_session *session, const fl_network *network, const 
         out->ids[out->count++] = next;
         out->reached += fl_session_tokens_written(session) > 0;
         if (out->count == most) break;
-        FL_TRY(fl_session_forward(session, &next, 1, NULL, work->hidden, NULL, error));
+        FL_TRY(fl_session_forward(session, &next, 1, fl_array_none, work->hidden, NULL, error));
     }
     return FL_OK;
 }
@@ -78,8 +78,8 @@ typedef struct {
     fl_session *prompt; /* after the prompt: where every document starts */
     fl_lane lanes[FL_GENERATION_BATCH];
     size_t lane_count;
-    float *hidden;                  /* [FL_GENERATION_BATCH][E] */
-    float *device_logits;           /* [FL_GENERATION_BATCH][V] of the instance */
+    fl_array hidden;                /* [FL_GENERATION_BATCH][E] */
+    fl_array device_logits;         /* [FL_GENERATION_BATCH][V] of the instance */
     float *logits, *start_logits;   /* [FL_GENERATION_BATCH][V], [V], downloaded */
     fl_sampling_candidate *scratch; /* [workers][V] */
 } fl_sampler;

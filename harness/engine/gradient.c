@@ -48,14 +48,14 @@ void fl_gradient_destroy(fl_gradient *gradient) {
 
 void fl_gradient_clear(fl_gradient *gradient) {
     for (size_t l = 0; gradient->sum != NULL && l < gradient->layers; l++) {
-        if (gradient->sum[l] != NULL)
+        if (fl_array_is(gradient->sum[l]))
             fl_compute_fill(gradient->compute, gradient->sum[l], gradient->layer_floats, 0.0);
     }
 }
 
 fl_status fl_gradient_collect(fl_gradient *gradient, fl_error *error) {
     for (size_t l = 0; l < gradient->layers; l++) {
-        if (gradient->sum[l] == NULL) continue;
+        if (!fl_array_is(gradient->sum[l])) continue;
         FL_TRY(fl_compute_download(gradient->compute, gradient->layer[l], gradient->sum[l],
                                    gradient->layer_floats, error));
     }

@@ -15,7 +15,7 @@ typedef struct fl_gradient {
     size_t layers, layer_floats;
     float **layer; /* [L] block of layer_floats like fl_mechanism.layer, NULL for softmax layers */
     fl_compute *compute; /* borrowed, NULL: numbers of the host alone */
-    float **sum;         /* [L] likewise, of the instance; NULL without one */
+    fl_array *sum;         /* [L] likewise, of the instance; NULL without one */
 } fl_gradient;
 
 /* All zero. compute NULL: nothing is added by passes. */

@@ -22,15 +22,15 @@ void fl_key_value_cache_clear(fl_key_value_cache *cache) {
 
 /* Rows start .. count - 1 of every head are copied to the front of `target`, whose heads are `capacity` rows
  * apart. */
-static void copy_live(const fl_key_value_cache *cache, const float *source, float *target, size_t capacity) {
+static void copy_live(const fl_key_value_cache *cache, fl_array source, fl_array target, size_t capacity) {
     const size_t row = cache->head_dim;
-    fl_compute_copy_rows(cache->compute, target, capacity * row, source + cache->start * row,
+    fl_compute_copy_rows(cache->compute, target, capacity * row, fl_array_from(source, cache->start * row),
                          cache->capacity * row, cache->kv_heads, (cache->count - cache->start) * row);
 }
 
 static fl_status reallocate(fl_key_value_cache *cache, size_t capacity, fl_error *error) {
     size_t floats = 0;
-    float *key = NULL, *value = NULL;
+    fl_array key = fl_array_none, value = fl_array_none;
     fl_status status = FL_OK;
     FL_TRY(
         fl_memory_multiply(capacity, cache->kv_heads * cache->head_dim, &floats, "key/value cache", error));
@@ -66,8 +66,8 @@ static fl_status make_room(fl_key_value_cache *cache, size_t tokens, fl_error *e
     return reallocate(cache, capacity, error);
 }
 
-fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, const float *key,
-                                    const float *value, size_t *past, fl_error *error) {
+fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, fl_array key, fl_array value,
+                                    size_t *past, fl_error *error) {
     size_t live = cache->count - cache->start;
     if (cache->window != 0 && live > cache->window - 1) cache->start = cache->count - (cache->window - 1);
     FL_TRY(make_room(cache, tokens, error));
@@ -75,8 +75,10 @@ fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, co
     size_t row = cache->head_dim, token = cache->kv_heads * row;
     for (size_t head = 0; head < cache->kv_heads; head++) {
         const size_t at = (head * cache->capacity + cache->count) * row;
-        fl_compute_copy_rows(cache->compute, cache->key + at, row, key + head * row, token, tokens, row);
-        fl_compute_copy_rows(cache->compute, cache->value + at, row, value + head * row, token, tokens, row);
+        fl_compute_copy_rows(cache->compute, fl_array_from(cache->key, at), row,
+                             fl_array_from(key, head * row), token, tokens, row);
+        fl_compute_copy_rows(cache->compute, fl_array_from(cache->value, at), row,
+                             fl_array_from(value, head * row), token, tokens, row);
     }
     cache->count += tokens;
     return FL_OK;

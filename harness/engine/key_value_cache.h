@@ -15,7 +15,7 @@ typedef struct fl_key_value_cache {
     size_t kv_heads, head_dim; /* Hkv, D */
     size_t window;             /* 0 = full attention */
     size_t start, count, capacity;
-    float *key, *value; /* [Hkv][capacity][D], owned */
+    fl_array key, value; /* [Hkv][capacity][D], owned */
 } fl_key_value_cache;
 
 void fl_key_value_cache_init(fl_key_value_cache *cache, fl_compute *compute, size_t kv_heads, size_t head_dim,
@@ -28,7 +28,7 @@ fl_status fl_key_value_cache_reserve(fl_key_value_cache *cache, size_t tokens, f
 
 /* Appends key and value [T][Hkv][D]. *past = live rows before these: the rows a query of this call may see are
  * start .. start + *past + tokens - 1, the first of its own at start + *past. */
-fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, const float *key, const float *value,
+fl_status fl_key_value_cache_append(fl_key_value_cache *cache, size_t tokens, fl_array key, fl_array value,
                                     size_t *past, fl_error *error);
 
 /* Takes the last `tokens` rows away again, which the latest append added. */

@@ -16,7 +16,7 @@ static fl_status reserve(fl_layer_error *scratch, const fl_network *network, siz
     FL_TRY(scratch->compute->ops->allocate(scratch->compute, 1, FL_FLOAT64, &scratch->squares, error));
     FL_TRY(fl_memory_multiply(tokens, floats_per_token(config), &floats, "error of a layer", error));
     FL_TRY(fl_compute_floats(scratch->compute, floats, &scratch->mix, error));
-    scratch->difference = scratch->mix + tokens * config->query_heads * config->head_dim;
+    scratch->difference = fl_array_from(scratch->mix, tokens * config->query_heads * config->head_dim);
     scratch->capacity = tokens;
     return FL_OK;
 }
@@ -39,7 +39,7 @@ fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error) {
 }
 
 /* Mean square of linearised - frozen, which replaces the linearised output in scratch->difference. */
-static fl_status subtract(fl_layer_error *scratch, size_t count, const float *frozen, double *mean,
+static fl_status subtract(fl_layer_error *scratch, size_t count, fl_array frozen, double *mean,
                           fl_error *error) {
     fl_compute *compute = scratch->compute;
     double squares = 0.0;
@@ -52,7 +52,7 @@ static fl_status subtract(fl_layer_error *scratch, size_t count, const float *fr
 /* Forward on the tape, then back when a gradient is wanted. */
 static fl_status run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
                      const fl_frozen_layer *target, fl_exact_share *exact, double weight, double variance,
-                     fl_mixer_tape **tape, float *gradient_parameters, double *loss, fl_error *error) {
+                     fl_mixer_tape **tape, fl_array gradient_parameters, double *loss, fl_error *error) {
     const fl_network_layer *weights = &network->layers[target->layer];
     fl_compute *compute = network->compute;
     size_t tokens = target->tokens, count = tokens * network->model->config.model_dim;
@@ -68,17 +68,18 @@ static fl_status run(fl_layer_error *scratch, const fl_network *network, const f
                          scratch->difference);
     FL_TRY(subtract(scratch, count, target->attention_output, loss, error));
     *loss /= variance;
-    if (gradient_parameters == NULL) return FL_OK;
+    if (!fl_array_is(gradient_parameters)) return FL_OK;
     float factor = (float)(2.0 * weight / ((double)count * variance));
     compute->ops->scale(compute, count, factor, scratch->difference);
     compute->ops->linear_backward(compute, weights->output, tokens, scratch->difference, scratch->mix, false);
-    return fl_mixer_tape_backward(*tape, scratch->mix, NULL, NULL, NULL, NULL, gradient_parameters, error);
+    return fl_mixer_tape_backward(*tape, scratch->mix, fl_array_none, fl_array_none, fl_array_none,
+                                  fl_array_none, gradient_parameters, error);
 }
 
 fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network,
                              const fl_mechanism *mechanism, const fl_frozen_layer *target,
-                             fl_exact_share *exact, double weight, bool normalise, float *gradient_parameters,
-                             double *loss, fl_error *error) {
+                             fl_exact_share *exact, double weight, bool normalise,
+                             fl_array gradient_parameters, double *loss, fl_error *error) {
     fl_mixer_tape *tape = NULL;
     FL_TRY(reserve(scratch, network, target->tokens, error));
     fl_status status = run(scratch, network, mechanism, target, exact, weight,

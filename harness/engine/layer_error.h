@@ -9,6 +9,7 @@
 #include "attn_variants/mechanism.h"
 #include "attn_variants/mixer.h"
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/frozen_pass.h"
 #include "harness/engine/network.h"
 
@@ -17,8 +18,8 @@ typedef struct fl_layer_error {
     fl_compute *compute; /* borrowed from the network of the first run */
     fl_array squares;    /* [1] float64 */
     size_t capacity;     /* tokens */
-    float *mix;        /* [T][H][D] */
-    float *difference; /* [T][E] */
+    fl_array mix;        /* [T][H][D] */
+    fl_array difference; /* [T][E] */
 } fl_layer_error;
 
 void fl_layer_error_release(fl_layer_error *scratch);
@@ -33,6 +34,6 @@ fl_status fl_layer_error_check(const fl_mechanism *mechanism, fl_error *error);
  * fl_mixer_call, or NULL. */
 fl_status fl_layer_error_run(fl_layer_error *scratch, const fl_network *network, const fl_mechanism *mechanism,
                              const fl_frozen_layer *target, fl_exact_share *exact, double weight, bool normalise,
-                             float *gradient_parameters, double *loss, fl_error *error);
+                             fl_array gradient_parameters, double *loss, fl_error *error);
 
 #endif

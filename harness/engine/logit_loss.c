@@ -52,29 +52,28 @@ size_t fl_logit_loss_bytes_of(const fl_network *network, bool with_target) {
 }
 
 /* hidden -> logits -> losses (and gradient_hidden) of `rows` rows; *sum += the losses. */
-static fl_status run_rows(fl_logit_loss *loss, fl_logit_gradient_call call, const float *hidden,
-                          float *gradient_hidden, double *sum, fl_error *error) {
+static fl_status run_rows(fl_logit_loss *loss, fl_logit_gradient_call call, fl_array hidden,
+                          fl_array gradient_hidden, double *sum, fl_error *error) {
     fl_compute *compute = loss->network->compute;
     double rows_sum = 0.0;
     call.vocabulary = vocabulary_of(loss);
-    call.gradient = gradient_hidden != NULL;
-    call.logits = fl_array_host(loss->logits);
+    call.gradient = fl_array_is(gradient_hidden);
+    call.logits = loss->logits;
     call.loss = loss->made;
-    fl_network_logits(loss->network, call.rows, hidden, fl_array_host(loss->logits));
+    fl_network_logits(loss->network, call.rows, hidden, loss->logits);
     compute->ops->logit_gradient(compute, &call);
     FL_TRY(compute->ops->download(compute, loss->row_loss, loss->made, call.rows, error));
     for (size_t row = 0; row < call.rows; row++) rows_sum += loss->row_loss[row];
     *sum += rows_sum;
-    if (gradient_hidden != NULL) {
-        compute->ops->linear_backward(compute, loss->network->head, call.rows, fl_array_host(loss->logits),
-                                      gradient_hidden, false);
+    if (fl_array_is(gradient_hidden)) {
+        compute->ops->linear_backward(compute, loss->network->head, call.rows, loss->logits, gradient_hidden,
+                                      false);
     }
     return FL_OK;
 }
 
-fl_status fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t tokens,
-                                   const float *hidden, double weight, float *gradient_hidden, double *mean,
-                                   fl_error *error) {
+fl_status fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t tokens, fl_array hidden,
+                                   double weight, fl_array gradient_hidden, double *mean, fl_error *error) {
     fl_compute *compute = loss->network->compute;
     size_t width = loss->network->model->config.model_dim, scored = tokens - 1;
     double sum = 0.0;
@@ -83,28 +82,32 @@ fl_status fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size
         compute->ops->upload(compute, loss->targets, ids + done + 1, rows);
         const fl_logit_gradient_call call = {
             .rows = rows, .targets = loss->targets, .weight = weight / (double)scored};
-        FL_TRY(run_rows(loss, call, hidden + done * width,
-                        gradient_hidden != NULL ? gradient_hidden + done * width : NULL, &sum, error));
+        FL_TRY(run_rows(loss, call, fl_array_from(hidden, done * width),
+                        fl_array_is(gradient_hidden) ? fl_array_from(gradient_hidden, done * width)
+                                                     : fl_array_none,
+                        &sum, error));
     }
-    if (gradient_hidden != NULL) fl_compute_fill(compute, gradient_hidden + scored * width, width, 0.0);
+    if (fl_array_is(gradient_hidden))
+        fl_compute_fill(compute, fl_array_from(gradient_hidden, scored * width), width, 0.0);
     *mean = sum / (double)scored;
     return FL_OK;
 }
 
-fl_status fl_logit_loss_divergence(fl_logit_loss *loss, size_t tokens, const float *target_hidden,
-                                   const float *hidden, double weight, float *gradient_hidden, double *mean,
+fl_status fl_logit_loss_divergence(fl_logit_loss *loss, size_t tokens, fl_array target_hidden,
+                                   fl_array hidden, double weight, fl_array gradient_hidden, double *mean,
                                    fl_error *error) {
     size_t width = loss->network->model->config.model_dim;
     double sum = 0.0;
     for (size_t done = 0; done < tokens; done += loss->rows) {
         size_t rows = tokens - done < loss->rows ? tokens - done : loss->rows;
-        fl_network_logits(loss->network, rows, target_hidden + done * width,
-                          fl_array_host(loss->target_logits));
-        const fl_logit_gradient_call call = {.rows = rows,
-                                             .target_logits = fl_array_host(loss->target_logits),
-                                             .weight = weight / (double)tokens};
-        FL_TRY(run_rows(loss, call, hidden + done * width,
-                        gradient_hidden != NULL ? gradient_hidden + done * width : NULL, &sum, error));
+        fl_network_logits(loss->network, rows, fl_array_from(target_hidden, done * width),
+                          loss->target_logits);
+        const fl_logit_gradient_call call = {
+            .rows = rows, .target_logits = loss->target_logits, .weight = weight / (double)tokens};
+        FL_TRY(run_rows(loss, call, fl_array_from(hidden, done * width),
+                        fl_array_is(gradient_hidden) ? fl_array_from(gradient_hidden, done * width)
+                                                     : fl_array_none,
+                        &sum, error));
     }
     *mean = sum / (double)tokens;
     return FL_OK;

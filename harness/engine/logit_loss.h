@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/network.h"
 
 typedef struct fl_logit_loss {
@@ -27,12 +28,12 @@ size_t fl_logit_loss_bytes_of(const fl_network *network, bool with_target);
 
 /* hidden [T][E] after the final norm; ids [T]. *mean = mean over rows 0 .. T - 2 of -log p(ids[t + 1]);
  * gradient_hidden [T][E] = weight * its gradient (the last row is 0), or NULL. */
-fl_status fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t tokens, const float *hidden,
-                                   double weight, float *gradient_hidden, double *mean, fl_error *error);
+fl_status fl_logit_loss_next_token(fl_logit_loss *loss, const int32_t *ids, size_t tokens, fl_array hidden,
+                                   double weight, fl_array gradient_hidden, double *mean, fl_error *error);
 
 /* Mean over T rows of KL(softmax(head target_hidden) || softmax(head hidden)); gradient with respect to hidden. */
-fl_status fl_logit_loss_divergence(fl_logit_loss *loss, size_t tokens, const float *target_hidden,
-                                   const float *hidden, double weight, float *gradient_hidden, double *mean,
+fl_status fl_logit_loss_divergence(fl_logit_loss *loss, size_t tokens, fl_array target_hidden,
+                                   fl_array hidden, double weight, fl_array gradient_hidden, double *mean,
                                    fl_error *error);
 
 #endif

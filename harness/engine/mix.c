@@ -27,9 +27,9 @@ typedef struct fl_mix {
     fl_attention_shape shape;
     size_t tokens;
     float *inputs[INPUTS]; /* NULL: not in the file */
-    float *sent[INPUTS];   /* the same with the instance, of those that a pass reads */
-    float *initial;        /* [H][state_floats] with the instance, or NULL */
-    float *result;         /* [T][H][D] with the instance */
+    fl_array sent[INPUTS]; /* the same with the instance, of those that a pass reads */
+    fl_array initial;      /* [H][state_floats] with the instance, or NULL */
+    fl_array result;       /* [T][H][D] with the instance */
     float *output, *state, *normaliser;
     float *gradients[4]; /* of q, k, v, h */
     float *parameters;   /* gradients, laid out as the layer */
@@ -115,13 +115,13 @@ static fl_status take_sizes(fl_mix *mix, fl_error *error) {
 }
 
 /* What a pass reads goes to the instance, what it made comes from there. */
-static fl_status send(const fl_mix *mix, const float *host, size_t count, float **out, fl_error *error) {
+static fl_status send(const fl_mix *mix, const float *host, size_t count, fl_array *out, fl_error *error) {
     FL_TRY(fl_compute_floats(mix->compute, count, out, error));
     fl_compute_upload(mix->compute, *out, host, count);
     return FL_OK;
 }
 
-static fl_status fetch(const fl_mix *mix, const float *array, size_t count, float **host, fl_error *error) {
+static fl_status fetch(const fl_mix *mix, fl_array array, size_t count, float **host, fl_error *error) {
     FL_TRY(FL_ALLOCATE(host, count, error));
     return fl_compute_download(mix->compute, *host, array, count, error);
 }
@@ -182,7 +182,7 @@ static fl_status create_mechanism(fl_mix *mix, fl_error *error) {
 
 static size_t state_rows(const fl_mix *mix, size_t *columns) {
     size_t value_dim = 0, floats = fl_mixer_state_floats(mix->mixer);
-    if (fl_mixer_state(mix->mixer, &value_dim, columns) == NULL) {
+    if (!fl_array_is(fl_mixer_state(mix->mixer, &value_dim, columns))) {
         *columns = floats;
         return 1;
     }
@@ -252,15 +252,16 @@ static fl_status split_state(fl_mix *mix, fl_error *error) {
 static fl_mixer_call call_of(const fl_mix *mix, size_t first, size_t count) {
     size_t query_row = mix->shape.query_heads * mix->shape.head_dim;
     size_t key_row = mix->shape.kv_heads * mix->shape.head_dim;
-    const float *input = mix->sent[INPUT];
-    return (fl_mixer_call){.tokens = count,
-                           .query = mix->sent[QUERY] + first * query_row,
-                           .key = mix->sent[KEY] + first * key_row,
-                           .value = mix->sent[VALUE] + first * key_row,
-                           .input = input == NULL ? NULL : input + first * mix->shape.model_dim,
-                           .output = mix->result == NULL ? NULL : mix->result + first * query_row,
-                           .initial_state = first == 0 ? mix->initial : NULL,
-                           .mode = mix->request->mode};
+    fl_array input = mix->sent[INPUT];
+    return (fl_mixer_call){
+        .tokens = count,
+        .query = fl_array_from(mix->sent[QUERY], first * query_row),
+        .key = fl_array_from(mix->sent[KEY], first * key_row),
+        .value = fl_array_from(mix->sent[VALUE], first * key_row),
+        .input = !fl_array_is(input) ? fl_array_none : fl_array_from(input, first * mix->shape.model_dim),
+        .output = !fl_array_is(mix->result) ? fl_array_none : fl_array_from(mix->result, first * query_row),
+        .initial_state = first == 0 ? mix->initial : fl_array_none,
+        .mode = mix->request->mode};
 }
 
 /* Where reads come before writes the last token has not been written: a token more, of zeros, writes it and
@@ -268,7 +269,7 @@ static fl_mixer_call call_of(const fl_mix *mix, size_t first, size_t count) {
 static fl_status settle(fl_mix *mix, fl_error *error) {
     const fl_variant *variant = mix->variant;
     if (!variant->rule->reads_before || variant->window > 0 || variant->cache_budget > 0) return FL_OK;
-    float *zeros = NULL;
+    fl_array zeros = fl_array_none;
     size_t row = mix->shape.query_heads * mix->shape.head_dim + mix->shape.model_dim;
     FL_TRY(fl_compute_floats(mix->compute, 2 * row, &zeros, error));
     fl_compute_fill(mix->compute, zeros, 2 * row, 0.0);
@@ -277,7 +278,7 @@ static fl_status settle(fl_mix *mix, fl_error *error) {
                           .key = zeros,
                           .value = zeros,
                           .input = zeros,
-                          .output = zeros + row,
+                          .output = fl_array_from(zeros, row),
                           .mode = mix->request->mode};
     fl_status status = fl_mixer_forward(mix->mixer, &call, error);
     fl_compute_release(mix->compute, zeros);
@@ -301,13 +302,13 @@ static fl_status forward(fl_mix *mix, fl_error *error) {
 }
 
 /* The gradients with the instance: of q, k, v, h and the parameters. */
-static fl_status run_backward(fl_mix *mix, const size_t *sizes, float **arrays, fl_error *error) {
+static fl_status run_backward(fl_mix *mix, const size_t *sizes, fl_array *arrays, fl_error *error) {
     for (size_t i = 0; i < 5; i++) {
         if (sizes[i] > 0) FL_TRY(fl_compute_floats(mix->compute, sizes[i], &arrays[i], error));
     }
-    if (arrays[4] != NULL) fl_compute_fill(mix->compute, arrays[4], sizes[4], 0.0);
+    if (fl_array_is(arrays[4])) fl_compute_fill(mix->compute, arrays[4], sizes[4], 0.0);
     fl_mixer_call call = call_of(mix, 0, mix->tokens);
-    call.output = NULL;
+    call.output = fl_array_none;
     FL_TRY(fl_mixer_backward(mix->compute, mix->mechanism, 0, &call, mix->sent[GRADIENT], arrays[0],
                              arrays[1], arrays[2], arrays[3], arrays[4], error));
     for (size_t i = 0; i < 4; i++) {
@@ -321,7 +322,7 @@ static fl_status backward(fl_mix *mix, fl_error *error) {
     const size_t sizes[5] = {tokens * mix->shape.query_heads * mix->shape.head_dim, keys, keys,
                              mix->inputs[INPUT] == NULL ? 0 : tokens * mix->shape.model_dim,
                              mix->mechanism->layer_floats};
-    float *arrays[5] = {NULL, NULL, NULL, NULL, NULL};
+    fl_array arrays[5] = {fl_array_none, fl_array_none, fl_array_none, fl_array_none, fl_array_none};
     if (mix->inputs[GRADIENT] == NULL) return FL_OK;
     fl_status status = run_backward(mix, sizes, arrays, error);
     for (size_t i = 0; i < 5; i++) fl_compute_release(mix->compute, arrays[i]);

@@ -44,24 +44,46 @@ static size_t vector_floats(const fl_model *model) {
     return count;
 }
 
-static const float *widen_vector(const fl_tensor *tensor, float **next) {
-    if (tensor->data == NULL) return NULL;
+/* Widens a vector into the network's storage and has the instance read it there; none where the model has
+ * none. */
+static fl_status take_vector(const fl_network *network, const fl_tensor *tensor, float **next, fl_array *out,
+                             fl_error *error) {
+    fl_compute *compute = network->compute;
+    if (tensor->data == NULL) return FL_OK;
     float *vector = *next;
     fl_tensor_widen_row(tensor, 0, vector);
     *next += tensor->columns;
-    return vector;
+    return compute->ops->borrow(compute, vector, tensor->columns, FL_FLOAT32, 1, out, error);
 }
 
-static void widen_vectors(fl_network *network) {
+static fl_status take_vectors(fl_network *network, fl_error *error) {
     const fl_model *model = network->model;
     float *next = network->vectors;
-    network->final_norm = widen_vector(&model->final_norm, &next);
+    FL_TRY(take_vector(network, &model->final_norm, &next, &network->final_norm, error));
     for (size_t l = 0; l < model->config.layers; l++) {
         for (size_t s = 0; s < VECTOR_COUNT; s++) {
-            const float **vector =
-                (const float **)((char *)&network->layers[l] + vector_slots[s].vector_offset);
-            *vector = widen_vector(slot_tensor(&model->layers[l], &vector_slots[s]), &next);
+            fl_array *vector = (fl_array *)((char *)&network->layers[l] + vector_slots[s].vector_offset);
+            FL_TRY(
+                take_vector(network, slot_tensor(&model->layers[l], &vector_slots[s]), &next, vector, error));
         }
+    }
+    return FL_OK;
+}
+
+static void forget_vector(const fl_network *network, const fl_tensor *tensor, const float **next) {
+    if (tensor->data == NULL) return;
+    network->compute->ops->forget(network->compute, *next);
+    *next += tensor->columns;
+}
+
+static void forget_vectors(const fl_network *network) {
+    const fl_model *model = network->model;
+    const float *next = network->vectors;
+    if (next == NULL) return;
+    forget_vector(network, &model->final_norm, &next);
+    for (size_t l = 0; l < model->config.layers; l++) {
+        for (size_t s = 0; s < VECTOR_COUNT; s++)
+            forget_vector(network, slot_tensor(&model->layers[l], &vector_slots[s]), &next);
     }
 }
 
@@ -94,7 +116,7 @@ fl_status fl_network_create(const fl_model *model, fl_compute *compute, fl_netwo
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&network->layers, model->config.layers, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&network->vectors, vector_floats(model), error));
-    widen_vectors(network);
+    FL_TRY_DONE(status, take_vectors(network, error));
     FL_TRY_DONE(status, create_matrices(network, error));
     *out = network;
     return FL_OK;
@@ -116,6 +138,7 @@ void fl_network_destroy(fl_network *network) {
         ops->weight_destroy(network->compute, network->head);
     }
     if (network->embedding != NULL) ops->weight_destroy(network->compute, network->embedding);
+    forget_vectors(network);
     fl_memory_free(network->layers);
     fl_memory_free(network->vectors);
     fl_memory_free(network);
@@ -126,8 +149,8 @@ fl_status fl_network_go_on(const fl_network *network, fl_error *error) {
     return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
 }
 
-void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits) {
-    network->compute->ops->linear(network->compute, network->head, NULL, rows, hidden, logits);
+void fl_network_logits(const fl_network *network, size_t rows, fl_array hidden, fl_array logits) {
+    network->compute->ops->linear(network->compute, network->head, fl_array_none, rows, hidden, logits);
 }
 
 size_t fl_network_logit_rows(const fl_network *network) {

@@ -11,19 +11,19 @@
 #include "harness/model/model.h"
 
 typedef struct fl_network_layer {
-    const float *input_norm, *post_attention_norm;  /* [E] float32, owned by the network */
-    const float *query_norm, *key_norm;             /* [D] or NULL */
+    fl_array input_norm, post_attention_norm;  /* [E] float32, owned by the network */
+    fl_array query_norm, key_norm;             /* [D] or NULL */
     fl_weight *query, *key, *value, *output;
-    const float *query_bias, *key_bias, *value_bias, *output_bias; /* or NULL */
+    fl_array query_bias, key_bias, value_bias, output_bias; /* or NULL */
     fl_weight *gate, *up, *down;
-    const float *gate_bias, *up_bias, *down_bias;   /* or NULL */
+    fl_array gate_bias, up_bias, down_bias;   /* or NULL */
 } fl_network_layer;
 
 typedef struct fl_network {
     const fl_model *model;  /* borrowed */
     fl_compute *compute;    /* borrowed */
     fl_weight *embedding, *head; /* the same handle when tied */
-    const float *final_norm;
+    fl_array final_norm;
     fl_network_layer *layers;
     fl_attention_shape shape;
     float *vectors;         /* storage of all norms and biases */
@@ -38,7 +38,7 @@ void fl_network_destroy(fl_network *network);
 fl_status fl_network_go_on(const fl_network *network, fl_error *error);
 
 /* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
-void fl_network_logits(const fl_network *network, size_t rows, const float *hidden, float *logits);
+void fl_network_logits(const fl_network *network, size_t rows, fl_array hidden, fl_array logits);
 
 /* How many rows of logits to hold at a time: enough for a product at full speed, little enough for memory with a large
  * vocabulary. */

@@ -23,7 +23,7 @@ struct fl_session {
     size_t index_count;
     fl_rope rope;
     fl_block block;
-    float *stream; /* [stream_tokens][E] */
+    fl_array stream; /* [stream_tokens][E] */
     size_t stream_tokens;
     fl_array rows; /* [FL_SESSION_BLOCK] int32: numbers of wanted tokens; none until some are */
 };
@@ -39,7 +39,7 @@ static fl_status reserve_activations(fl_session *session, size_t tokens, fl_erro
     if (tokens <= session->stream_tokens) return FL_OK;
     fl_compute *compute = session->network->compute;
     fl_compute_release(compute, session->stream);
-    session->stream = NULL;
+    session->stream = fl_array_none;
     session->stream_tokens = 0;
     FL_TRY(fl_compute_floats(compute, tokens * config_of(session)->model_dim, &session->stream, error));
     session->stream_tokens = tokens;
@@ -131,19 +131,19 @@ fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error 
 /* Rows of a block's activations: one timeline's tokens. */
 typedef struct {
     size_t tokens;
-    const float *attention_input, *query, *key, *value;
-    float *mix;
+    fl_array attention_input, query, key, value;
+    fl_array mix;
 } fl_rows;
 
 static fl_rows rows_from(const fl_session *session, const fl_block *block, size_t first, size_t tokens) {
     const fl_model_config *config = config_of(session);
     size_t queries = config->query_heads * config->head_dim, keys = config->kv_heads * config->head_dim;
     return (fl_rows){.tokens = tokens,
-                     .attention_input = block->attention_input + first * config->model_dim,
-                     .query = block->query + first * queries,
-                     .key = block->key + first * keys,
-                     .value = block->value + first * keys,
-                     .mix = block->mix + first * queries};
+                     .attention_input = fl_array_from(block->attention_input, first * config->model_dim),
+                     .query = fl_array_from(block->query, first * queries),
+                     .key = fl_array_from(block->key, first * keys),
+                     .value = fl_array_from(block->value, first * keys),
+                     .mix = fl_array_from(block->mix, first * queries)};
 }
 
 static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, const fl_rows *rows,
@@ -159,8 +159,8 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, con
         .first_position = past,
         .query = rows->query,
         .keys = past + tokens,
-        .key = cache->key + offset,
-        .value = cache->value + offset,
+        .key = fl_array_from(cache->key, offset),
+        .value = fl_array_from(cache->value, offset),
         .key_head_stride = cache->capacity * cache->head_dim,
         .position = session->index,
         .expiry = cache->window != 0 ? session->index + cache->window : NULL,
@@ -237,7 +237,7 @@ static fl_status gather(fl_session *session, const fl_wanted_rows *wanted, fl_er
 /* After mixing: the rest of the layer, and after the last one of the model, into hidden (NULL: not wanted).
  * wanted NULL: all tokens. */
 static fl_status finish_layer(fl_session *session, size_t layer, const fl_adapter *adapter, size_t tokens,
-                              const fl_wanted_rows *wanted, float *hidden, fl_error *error) {
+                              const fl_wanted_rows *wanted, fl_array hidden, fl_error *error) {
     const fl_network *network = session->network;
     const fl_model_config *config = config_of(session);
     bool last = layer + 1 == config->layers;
@@ -248,14 +248,14 @@ static fl_status finish_layer(fl_session *session, size_t layer, const fl_adapte
     if (tokens == 0) return FL_OK;
     fl_block_attention_output(network, layer, adapter, tokens, session->stream, &session->block);
     fl_block_feed_forward(network, layer, tokens, session->stream, &session->block);
-    if (!last || hidden == NULL) return FL_OK;
+    if (!last || !fl_array_is(hidden)) return FL_OK;
     network->compute->ops->rms_norm(network->compute, tokens, config->model_dim, session->stream,
                                     network->final_norm, config->norm_epsilon, hidden);
     return FL_OK;
 }
 
 static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens, size_t first,
-                               const fl_wanted_rows *wanted, float *hidden,
+                               const fl_wanted_rows *wanted, fl_array hidden,
                                const fl_session_observer *observer, fl_error *error) {
     const fl_network *network = session->network;
     fl_block *block = &session->block;
@@ -281,8 +281,8 @@ static fl_status forward_layer(fl_session *session, size_t layer, size_t tokens,
     return observer->layer(observer->context, &view, error);
 }
 
-static fl_status forward_block(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
-                               const fl_wanted_rows *wanted, float *hidden,
+static fl_status forward_block(fl_session *session, const int32_t *ids, size_t tokens, fl_array embedding,
+                               const fl_wanted_rows *wanted, fl_array hidden,
                                const fl_session_observer *observer, fl_error *error) {
     const fl_network *network = session->network;
     const fl_model_config *config = config_of(session);
@@ -290,7 +290,7 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     size_t floats = tokens * config->model_dim;
     FL_TRY(reserve_activations(session, tokens, error));
     compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
-    if (embedding != NULL) fl_compute_copy(compute, embedding, session->stream, floats);
+    if (fl_array_is(embedding)) fl_compute_copy(compute, embedding, session->stream, floats);
     for (size_t l = 0; l < config->layers; l++) {
         FL_TRY(fl_network_go_on(network, error));
         FL_TRY(forward_layer(session, l, tokens, session->position, wanted, hidden, observer, error));
@@ -324,8 +324,8 @@ static void set_rope_length(fl_session *session, size_t tokens) {
 }
 
 /* A call in blocks. chosen NULL: all tokens are wanted. */
-static fl_status forward_call(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
-                              const fl_wanted_rows *chosen, float *hidden,
+static fl_status forward_call(fl_session *session, const int32_t *ids, size_t tokens, fl_array embedding,
+                              const fl_wanted_rows *chosen, fl_array hidden,
                               const fl_session_observer *observer, fl_error *error) {
     FL_TRY(check_call(session, ids, tokens, error));
     set_rope_length(session, tokens);
@@ -338,8 +338,10 @@ static fl_status forward_call(fl_session *session, const int32_t *ids, size_t to
                wanted.rows[wanted.count] < done + block)
             wanted.count++;
         fl_status status = forward_block(
-            session, ids + done, block, embedding ? embedding + done * width : NULL,
-            chosen != NULL ? &wanted : NULL, hidden ? hidden + finished * width : NULL, observer, error);
+            session, ids + done, block,
+            fl_array_is(embedding) ? fl_array_from(embedding, done * width) : fl_array_none,
+            chosen != NULL ? &wanted : NULL,
+            fl_array_is(hidden) ? fl_array_from(hidden, finished * width) : fl_array_none, observer, error);
         if (status != FL_OK) {
             session->broken = true;
             return status;
@@ -351,14 +353,14 @@ static fl_status forward_call(fl_session *session, const int32_t *ids, size_t to
 }
 
 fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
-                                  size_t row_count, float *hidden, fl_error *error) {
+                                  size_t row_count, fl_array hidden, fl_error *error) {
     const fl_wanted_rows chosen = {.rows = rows, .count = row_count};
-    return forward_call(session, ids, tokens, NULL, &chosen, hidden, NULL, error);
+    return forward_call(session, ids, tokens, fl_array_none, &chosen, hidden, NULL, error);
 }
 
-fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
-                             float *hidden, const fl_session_observer *observer, fl_error *error) {
-    const fl_wanted_rows none = {0}, *chosen = hidden == NULL && observer == NULL ? &none : NULL;
+fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, fl_array embedding,
+                             fl_array hidden, const fl_session_observer *observer, fl_error *error) {
+    const fl_wanted_rows none = {0}, *chosen = !fl_array_is(hidden) && observer == NULL ? &none : NULL;
     return forward_call(session, ids, tokens, embedding, chosen, hidden, observer, error);
 }
 
@@ -373,8 +375,8 @@ static fl_status forward_branches_layer(fl_session *session, const fl_session_br
     for (size_t i = 0, at = 0; i < branches->count; at += branches->tokens[i++]) {
         size_t written, count = branches->tokens[i];
         set_rope_length(session, count);
-        fl_block_rotate(network, &session->rope, count, session->position, block->query + at * queries,
-                        block->key + at * keys);
+        fl_block_rotate(network, &session->rope, count, session->position,
+                        fl_array_from(block->query, at * queries), fl_array_from(block->key, at * keys));
         const fl_rows rows = rows_from(session, block, at, count);
         FL_TRY(mix_branch(session, layer, &rows, &written, error));
         if (written < branches->written[i]) branches->written[i] = written;
@@ -408,7 +410,7 @@ fl_status fl_session_forward_branches(fl_session *session, const fl_session_bran
 }
 
 /* One layer for one row of each session; activations lie in the first session's block. */
-static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, size_t layer, float *hidden,
+static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, size_t layer, fl_array hidden,
                                      fl_error *error) {
     fl_session *first = sessions[0];
     const fl_network *network = first->network;
@@ -418,15 +420,15 @@ static fl_status forward_batch_layer(fl_session *const *sessions, size_t count, 
     size_t queries = config->query_heads * config->head_dim, keys = config->kv_heads * config->head_dim;
     fl_block_project(network, layer, NULL, &adapter, count, 0, first->stream, block);
     for (size_t i = 0; i < count; i++) {
-        fl_block_rotate(network, &sessions[i]->rope, 1, sessions[i]->position, block->query + i * queries,
-                        block->key + i * keys);
+        fl_block_rotate(network, &sessions[i]->rope, 1, sessions[i]->position,
+                        fl_array_from(block->query, i * queries), fl_array_from(block->key, i * keys));
         const fl_rows row = rows_from(first, block, i, 1);
         FL_TRY(mix(sessions[i], layer, &row, error));
     }
     return finish_layer(first, layer, &adapter, count, NULL, hidden, error);
 }
 
-static fl_status forward_rows(fl_session *const *sessions, size_t count, const int32_t *ids, float *hidden,
+static fl_status forward_rows(fl_session *const *sessions, size_t count, const int32_t *ids, fl_array hidden,
                               fl_error *error) {
     fl_session *first = sessions[0];
     const fl_network *network = first->network;
@@ -441,7 +443,7 @@ static fl_status forward_rows(fl_session *const *sessions, size_t count, const i
 }
 
 fl_status fl_session_forward_batch(fl_session *const *sessions, size_t count, const int32_t *ids,
-                                   float *hidden, fl_error *error) {
+                                   fl_array hidden, fl_error *error) {
     for (size_t i = 0; i < count; i++) {
         assert(sessions[i]->network == sessions[0]->network);
         assert(sessions[i]->mechanism == sessions[0]->mechanism);
@@ -516,8 +518,8 @@ size_t fl_session_tokens_written(const fl_session *session) {
     return least == SIZE_MAX ? 0 : least;
 }
 
-void fl_session_output_projection(const fl_network *network, size_t layer, size_t tokens, const float *mix,
-                                  float *attention_output) {
+void fl_session_output_projection(const fl_network *network, size_t layer, size_t tokens, fl_array mix,
+                                  fl_array attention_output) {
     const fl_network_layer *weights = &network->layers[layer];
     network->compute->ops->linear(network->compute, weights->output, weights->output_bias, tokens, mix,
                                   attention_output);

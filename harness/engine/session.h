@@ -19,6 +19,7 @@
 #include "attn_variants/mechanism.h"
 #include "attn_variants/mixer.h"
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/network.h"
 
 enum { FL_SESSION_BLOCK = 512 };
@@ -28,12 +29,12 @@ typedef struct fl_session fl_session;
 /* Everything one layer computed for the tokens of one block of a call. Valid during the callback only. */
 typedef struct fl_layer_view {
     size_t layer, tokens, first_position;
-    const float *attention_input;  /* [T][E]  after the input norm: h */
-    const float *query;            /* [T][H][D]  after q/k norm and RoPE */
-    const float *key, *value;      /* [T][Hkv][D] */
-    const float *mix;              /* [T][H][D]  before the output projection */
-    const float *attention_output; /* [T][E]  after the output projection, before the residual */
-    const float *residual;         /* [T][E]  the stream after the whole layer */
+    fl_array attention_input;  /* [T][E]  after the input norm: h */
+    fl_array query;            /* [T][H][D]  after q/k norm and RoPE */
+    fl_array key, value;      /* [T][Hkv][D] */
+    fl_array mix;              /* [T][H][D]  before the output projection */
+    fl_array attention_output; /* [T][E]  after the output projection, before the residual */
+    fl_array residual;         /* [T][E]  the stream after the whole layer */
     const fl_mixer *mixer;         /* NULL in a softmax layer */
 } fl_layer_view;
 
@@ -54,13 +55,13 @@ void fl_session_reset(fl_session *session);
 /* Appends `tokens` ids. hidden [T][E] = final states after the final norm, or NULL. embedding [T][E] = the
  * stream before layer 0, or NULL. observer may be NULL. Ids outside the vocabulary: FL_ERROR_ARGUMENT.
  * Non-finite numbers are not an error here. */
-fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, float *embedding,
-                             float *hidden, const fl_session_observer *observer, fl_error *error);
+fl_status fl_session_forward(fl_session *session, const int32_t *ids, size_t tokens, fl_array embedding,
+                             fl_array hidden, const fl_session_observer *observer, fl_error *error);
 
 /* The same, but hidden [row_count][E] has the final states of tokens rows[0] < rows[1] < ... of the call
  * only: the last layer is not worked out for the others. */
 fl_status fl_session_forward_rows(fl_session *session, const int32_t *ids, size_t tokens, const size_t *rows,
-                                  size_t row_count, float *hidden, fl_error *error);
+                                  size_t row_count, fl_array hidden, fl_error *error);
 
 /* Continuations of one timeline that are not kept. */
 typedef struct fl_session_branches {
@@ -70,7 +71,7 @@ typedef struct fl_session_branches {
     size_t row_count;
     const size_t *rows; /* [row_count] tokens, counted through all branches, whose final states are wanted;
                            ascending */
-    float *hidden;      /* [row_count][E] */
+    fl_array hidden;      /* [row_count][E] */
     size_t *written;    /* [count] fl_session_tokens_written at the end of each branch */
 } fl_session_branches;
 
@@ -85,7 +86,7 @@ fl_status fl_session_forward_branches(fl_session *session, const fl_session_bran
  * rounding, to `count` calls of fl_session_forward with one token. No session may be in the list twice. A
  * failure leaves all of them to be reset. */
 fl_status fl_session_forward_batch(fl_session *const *sessions, size_t count, const int32_t *ids,
-                                   float *hidden, fl_error *error);
+                                   fl_array hidden, fl_error *error);
 
 /* Announces that the sequence will be `tokens` long: dynamic RoPE then uses that length from the start, and
  * caches are allocated once. 0 takes it back, as does a reset. */
@@ -103,7 +104,7 @@ size_t fl_session_exact_bytes(const fl_session *session);
 size_t fl_session_tokens_written(const fl_session *session);
 
 /* One layer's output projection, for measuring: attention_output [T][E] from mix [T][H][D]. */
-void fl_session_output_projection(const fl_network *network, size_t layer, size_t tokens, const float *mix,
-                                  float *attention_output);
+void fl_session_output_projection(const fl_network *network, size_t layer, size_t tokens, fl_array mix,
+                                  fl_array attention_output);
 
 #endif

@@ -166,7 +166,7 @@ typedef struct score_work {
     size_t wanted_count;    /* rows of the pass that predict a scored token */
     size_t *wanted;         /* [SEGMENT_TOKENS] */
     size_t *place_of;       /* [SEGMENT_TOKENS] place of a row among them + 1, or 0 */
-    float *hidden;          /* [SEGMENT_TOKENS][E] of the wanted rows */
+    fl_array hidden;        /* [SEGMENT_TOKENS][E] of the wanted rows */
     fl_array logits;        /* [HEAD_ROWS][V] */
     fl_array log_sum_exp;   /* [HEAD_ROWS] float64 */
     fl_array best;          /* [HEAD_ROWS] int32 */
@@ -231,7 +231,7 @@ static fl_status normalise_rows(score_work *work, size_t rows, double *log_sum_e
     const fl_logit_rows_call call = {.rows = rows,
                                      .vocabulary = work->network->model->config.vocabulary,
                                      .precision = work->plan->precision,
-                                     .logits = fl_array_host(work->logits),
+                                     .logits = work->logits,
                                      .log_sum_exp = work->log_sum_exp,
                                      .best = work->best};
     compute->ops->logit_rows(compute, &call);
@@ -293,7 +293,7 @@ static fl_status score_pass(score_work *work, fl_error *error) {
     int32_t best[HEAD_ROWS];
     for (size_t first = 0; first < work->wanted_count; first += HEAD_ROWS) {
         const size_t left = work->wanted_count - first, rows = left < HEAD_ROWS ? left : HEAD_ROWS;
-        fl_network_logits(work->network, rows, work->hidden + first * width, fl_array_host(work->logits));
+        fl_network_logits(work->network, rows, fl_array_from(work->hidden, first * width), work->logits);
         FL_TRY(normalise_rows(work, rows, log_sum_exp, best, error));
         for (size_t k = 0; k < work->piece_count; k++)
             FL_TRY(credit_rows(work, &work->pieces[k], first, rows, log_sum_exp, best, error));

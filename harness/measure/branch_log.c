@@ -102,8 +102,8 @@ void fl_branch_log_start_sequence(fl_branch_log *log) {
 }
 
 void fl_branch_log_attach(fl_branch_log *log, fl_mixer_call *call) {
-    call->gate = fl_array_host(log->gate_made);
-    call->beta = fl_array_host(log->beta_made);
+    call->gate = log->gate_made;
+    call->beta = log->beta_made;
     call->written = log->written;
 }
 
@@ -163,8 +163,8 @@ static fl_status add_ranks(fl_branch_log *log, fl_mixer *const *mixers, fl_error
     compute->ops->fill(compute, log->ranks_made, log->layers * heads, 0.0);
     for (size_t l = 0; l < log->layers; l++) {
         size_t value_dim = 0, key_dim = 0;
-        const float *state = mixers[l] != NULL ? fl_mixer_state(mixers[l], &value_dim, &key_dim) : NULL;
-        if (state == NULL) continue;
+        fl_array state = mixers[l] != NULL ? fl_mixer_state(mixers[l], &value_dim, &key_dim) : fl_array_none;
+        if (!fl_array_is(state)) continue;
         FL_TRY(compute->ops->effective_rank(compute, heads, value_dim, key_dim, state,
                                             fl_array_from(log->ranks_made, l * heads), error));
     }

@@ -44,8 +44,8 @@ void fl_key_geometry_reset(fl_key_geometry *geometry) {
     geometry->compute->ops->fill(geometry->compute, geometry->product, keys * geometry->head_dim, 0.0);
 }
 
-void fl_key_geometry_append(fl_key_geometry *geometry, size_t tokens, const float *key,
-                            fl_array concentration, fl_array residual) {
+void fl_key_geometry_append(fl_key_geometry *geometry, size_t tokens, fl_array key, fl_array concentration,
+                            fl_array residual) {
     const fl_key_geometry_call call = {.tokens = tokens,
                                        .kv_heads = geometry->kv_heads,
                                        .head_dim = geometry->head_dim,

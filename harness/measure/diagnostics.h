@@ -18,7 +18,7 @@ void fl_key_geometry_destroy(fl_key_geometry *geometry);
 void fl_key_geometry_reset(fl_key_geometry *geometry); /* a new sequence */
 
 /* Appends key [T][Hkv][D]. concentration and residual [Hkv][T] float64: C and R of each of these tokens. */
-void fl_key_geometry_append(fl_key_geometry *geometry, size_t tokens, const float *key, fl_array concentration,
+void fl_key_geometry_append(fl_key_geometry *geometry, size_t tokens, fl_array key, fl_array concentration,
                             fl_array residual);
 
 #endif

@@ -73,14 +73,14 @@ void fl_logit_scorer_release(fl_logit_scorer *scorer) {
 }
 
 /* Logits of the rows, and their log-softmax on the host. */
-static fl_status normalise(fl_logit_scorer *scorer, size_t rows, const float *hidden, fl_array logits,
+static fl_status normalise(fl_logit_scorer *scorer, size_t rows, fl_array hidden, fl_array logits,
                            fl_array log_sum_exp, fl_array probabilities, fl_logit_figures *figures,
                            fl_error *error) {
     fl_compute *compute = scorer->network->compute;
-    fl_network_logits(scorer->network, rows, hidden, fl_array_host(logits));
+    fl_network_logits(scorer->network, rows, hidden, logits);
     const fl_logit_rows_call call = {.rows = rows,
                                      .vocabulary = vocabulary_of(scorer),
-                                     .logits = fl_array_host(logits),
+                                     .logits = logits,
                                      .log_sum_exp = log_sum_exp,
                                      .best = scorer->best,
                                      .probabilities = probabilities};
@@ -102,14 +102,14 @@ static fl_status score_targets(fl_logit_scorer *scorer, fl_array logits, const i
     return FL_OK;
 }
 
-fl_status fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, const float *hidden,
+fl_status fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, fl_array hidden,
                                     const int32_t *targets, size_t scored, fl_error *error) {
     FL_TRY(normalise(scorer, rows, hidden, scorer->reference_logits, scorer->reference_log_sum_exp,
                      scorer->probabilities, &scorer->reference, error));
     return score_targets(scorer, scorer->reference_logits, targets, scored, &scorer->reference, error);
 }
 
-fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, const float *hidden,
+fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, fl_array hidden,
                                   const int32_t *targets, size_t scored, fl_error *error) {
     fl_compute *compute = scorer->network->compute;
     FL_TRY(normalise(scorer, rows, hidden, scorer->logits, scorer->log_sum_exp, fl_array_none,
@@ -118,9 +118,9 @@ fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, const fl
     const fl_logit_divergence_call call = {.rows = rows,
                                            .vocabulary = vocabulary_of(scorer),
                                            .probabilities = scorer->probabilities,
-                                           .logits = fl_array_host(scorer->reference_logits),
+                                           .logits = scorer->reference_logits,
                                            .log_sum_exp = scorer->reference_log_sum_exp,
-                                           .other_logits = fl_array_host(scorer->logits),
+                                           .other_logits = scorer->logits,
                                            .other_log_sum_exp = scorer->log_sum_exp,
                                            .divergence = scorer->made_divergence};
     compute->ops->logit_divergence(compute, &call);

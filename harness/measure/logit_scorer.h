@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/array.h"
 #include "harness/engine/network.h"
 
 /* What one model's rows say, on the host. [rows] each. */
@@ -37,9 +38,9 @@ void fl_logit_scorer_release(fl_logit_scorer *scorer);
 
 /* hidden [rows][E] after the final norm; targets: the token after row i for i < scored, the rows that have one. The first fills
  * `reference`, the second `compared` and `divergence`. */
-fl_status fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, const float *hidden, const int32_t *targets,
+fl_status fl_logit_scorer_reference(fl_logit_scorer *scorer, size_t rows, fl_array hidden, const int32_t *targets,
                                     size_t scored, fl_error *error);
-fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, const float *hidden, const int32_t *targets,
+fl_status fl_logit_scorer_compare(fl_logit_scorer *scorer, size_t rows, fl_array hidden, const int32_t *targets,
                                   size_t scored, fl_error *error);
 
 #endif

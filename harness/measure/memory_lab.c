@@ -17,12 +17,12 @@ typedef struct {
     size_t pairs, writes, steps, key_dim, value_dim, micro_steps;
     fl_write_layout layout;
     fl_write_rows stream;
-    float *block;
+    fl_array block;
     float *keys;              /* [trials][pairs][D] */
     float *values, *replaced; /* [trials][pairs][D]: newest, and overwritten */
-    float *query;             /* [trials][steps * m][Dk] */
-    float *state;             /* [trials][Dv][Dk] */
-    float *read, *read_step;  /* [trials][steps * m][Dv] */
+    fl_array query;           /* [trials][steps * m][Dk] */
+    fl_array state;           /* [trials][Dv][Dk] */
+    fl_array read, read_step; /* [trials][steps * m][Dv] */
     double *trial_error;      /* [trials] */
 } fl_lab;
 
@@ -83,15 +83,16 @@ static void prepare_step(const fl_lab *lab, size_t trial, size_t step, const flo
         .parameters = parameters,
     };
     fl_rule_output output = fl_write_row_output(&lab->layout, &lab->stream, trial, step);
-    float *row = lab->query + (trial * lab->steps + step) * lab->micro_steps * lab->key_dim;
+    float *row = fl_array_host(lab->query) + (trial * lab->steps + step) * lab->micro_steps * lab->key_dim;
     output.query = row + (lab->micro_steps - 1) * lab->key_dim;
     rule->prepare(&input, &output);
     if (lab->variant->normaliser) output.value[lab->value_dim - 1] = 1.0f;
     if (step >= lab->writes) fl_write_row_clear(&lab->layout, &lab->stream, trial, step); /* a read alone */
 }
 
-static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, float *read, fl_error *error) {
-    memset(lab->state, 0, lab->options->trials * lab->value_dim * lab->key_dim * sizeof(float));
+static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, fl_array read, fl_error *error) {
+    memset(fl_array_host(lab->state), 0,
+           lab->options->trials * lab->value_dim * lab->key_dim * sizeof(float));
     fl_recurrence_call call = {
         .transition = lab->variant->transition,
         .mode = mode,
@@ -141,8 +142,8 @@ static void tally(fl_lab *lab, double *y, double *other, fl_memory_lab_row *row)
         for (size_t pair = 0; pair < lab->pairs; pair++) {
             const float *value = lab->values + (trial * lab->pairs + pair) * dimension;
             const float *old = lab->replaced + (trial * lab->pairs + pair) * dimension;
-            recalled(lab, lab->read, trial, pair, y);
-            recalled(lab, lab->read_step, trial, pair, other);
+            recalled(lab, fl_array_host(lab->read), trial, pair, y);
+            recalled(lab, fl_array_host(lab->read_step), trial, pair, other);
             double square = 0.0, length = 0.0;
             for (size_t i = 0; i < dimension; i++) {
                 square += (y[i] - (double)value[i]) * (y[i] - (double)value[i]);
@@ -165,7 +166,8 @@ static void summarise(fl_lab *lab, fl_memory_lab_row *row) {
     for (size_t trial = 0; trial < trials; trial++) {
         double norm = 0.0;
         for (size_t i = 0; i < floats; i++) {
-            norm += (double)lab->state[trial * floats + i] * (double)lab->state[trial * floats + i];
+            norm += (double)fl_array_host(lab->state)[trial * floats + i] *
+                    (double)fl_array_host(lab->state)[trial * floats + i];
         }
         row->state_norm += sqrt(norm) / (double)trials;
         sum += lab->trial_error[trial];

@@ -25,15 +25,15 @@ static fl_status bring(fl_row_figures *figures, size_t rows, fl_error *error) {
                                            error);
 }
 
-fl_status fl_row_figures_errors(fl_row_figures *figures, size_t rows, size_t columns, const float *reference,
-                                const float *other, fl_row_errors *out, fl_error *error) {
+fl_status fl_row_figures_errors(fl_row_figures *figures, size_t rows, size_t columns, fl_array reference,
+                                fl_array other, fl_row_errors *out, fl_error *error) {
     figures->compute->ops->row_errors(figures->compute, rows, columns, reference, other, figures->made,
                                       fl_array_from(figures->made, rows));
     *out = (fl_row_errors){figures->brought, figures->brought + rows};
     return bring(figures, rows, error);
 }
 
-fl_status fl_row_figures_moments(fl_row_figures *figures, size_t rows, size_t columns, const float *x,
+fl_status fl_row_figures_moments(fl_row_figures *figures, size_t rows, size_t columns, fl_array x,
                                  fl_row_moments *out, fl_error *error) {
     figures->compute->ops->row_moments(figures->compute, rows, columns, x, figures->made,
                                        fl_array_from(figures->made, rows));

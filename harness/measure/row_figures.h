@@ -27,9 +27,9 @@ fl_status fl_row_figures_create(fl_compute *compute, size_t room, fl_row_figures
 void fl_row_figures_release(fl_row_figures *figures);
 
 /* Both wait for the result, which lies in `figures` until the next call. */
-fl_status fl_row_figures_errors(fl_row_figures *figures, size_t rows, size_t columns, const float *reference,
-                                const float *other, fl_row_errors *out, fl_error *error);
-fl_status fl_row_figures_moments(fl_row_figures *figures, size_t rows, size_t columns, const float *x,
+fl_status fl_row_figures_errors(fl_row_figures *figures, size_t rows, size_t columns, fl_array reference,
+                                fl_array other, fl_row_errors *out, fl_error *error);
+fl_status fl_row_figures_moments(fl_row_figures *figures, size_t rows, size_t columns, fl_array x,
                                  fl_row_moments *out, fl_error *error);
 
 #endif

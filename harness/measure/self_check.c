@@ -68,11 +68,11 @@ static const fl_self_check_row blank_rows[CHECK_COUNT] = {
 typedef struct {
     const fl_network *network;
     const fl_mechanism *mechanism, *recency, *longer,
-        *plain;                         /* the derived ones NULL where they do not apply */
-    size_t tokens, query_floats;        /* T, H * D */
-    float *whole, *other;               /* [T][H][D] */
-    float *query, *key, *value, *input; /* copies in which the last token is changed */
-    int32_t *written;                   /* [Hkv][T] */
+        *plain;                        /* the derived ones NULL where they do not apply */
+    size_t tokens, query_floats;       /* T, H * D */
+    fl_array whole, other;             /* [T][H][D] */
+    fl_array query, key, value, input; /* copies in which the last token is changed */
+    int32_t *written;                  /* [Hkv][T] */
     fl_self_check_report *report;
 } fl_checker;
 
@@ -130,11 +130,11 @@ static fl_status mix(const fl_checker *checker, const fl_mechanism *mechanism, s
         if (length > call->tokens - done) length = call->tokens - done;
         fl_mixer_call part = *call;
         part.tokens = length;
-        part.query += done * checker->query_floats;
-        part.key += done * key_floats;
-        part.value += done * key_floats;
-        part.input += done * shape->model_dim;
-        part.output += done * checker->query_floats;
+        part.query = fl_array_from(part.query, done * checker->query_floats);
+        part.key = fl_array_from(part.key, done * key_floats);
+        part.value = fl_array_from(part.value, done * key_floats);
+        part.input = fl_array_from(part.input, done * shape->model_dim);
+        part.output = fl_array_from(part.output, done * checker->query_floats);
         status = fl_mixer_forward(mixer, &part, error);
         done += length;
     }
@@ -191,7 +191,8 @@ static void check_short_prompt(fl_checker *checker, const fl_layer_view *view) {
         not_applicable(checker, SHORT_PROMPT_IS_SOFTMAX, "the frozen layer has a sliding window of its own");
         return;
     }
-    compare(checker, SHORT_PROMPT_IS_SOFTMAX, view->layer, prompt, view->mix, checker->whole);
+    compare(checker, SHORT_PROMPT_IS_SOFTMAX, view->layer, prompt, fl_array_host(view->mix),
+            fl_array_host(checker->whole));
 }
 
 static fl_status check_derived(fl_checker *checker, const fl_layer_view *view, fl_mixer_call call,
@@ -199,10 +200,11 @@ static fl_status check_derived(fl_checker *checker, const fl_layer_view *view, f
     if (checker->recency != NULL) {
         fl_mixer_call longer = call;
         FL_TRY(mix(checker, checker->recency, view->layer, &call, 0, error));
-        memcpy(checker->whole, checker->other, view->tokens * checker->query_floats * sizeof(float));
+        memcpy(fl_array_host(checker->whole), fl_array_host(checker->other),
+               view->tokens * checker->query_floats * sizeof(float));
         FL_TRY(mix(checker, checker->longer, view->layer, &longer, 0, error));
-        compare(checker, RECENCY_CACHE_IS_LONGER_WINDOW, view->layer, view->tokens, checker->whole,
-                checker->other);
+        compare(checker, RECENCY_CACHE_IS_LONGER_WINDOW, view->layer, view->tokens,
+                fl_array_host(checker->whole), fl_array_host(checker->other));
     }
     return FL_OK;
 }
@@ -215,10 +217,11 @@ static fl_status check_changed_last_token(fl_checker *checker, const fl_layer_vi
         float *copy;
         const float *from;
         size_t width;
-    } parts[] = {{checker->query, call.query, checker->query_floats},
-                 {checker->key, call.key, shape->kv_heads * shape->head_dim},
-                 {checker->value, call.value, shape->kv_heads * shape->head_dim},
-                 {checker->input, call.input, shape->model_dim}};
+    } parts[] = {
+        {fl_array_host(checker->query), fl_array_host(call.query), checker->query_floats},
+        {fl_array_host(checker->key), fl_array_host(call.key), shape->kv_heads * shape->head_dim},
+        {fl_array_host(checker->value), fl_array_host(call.value), shape->kv_heads * shape->head_dim},
+        {fl_array_host(checker->input), fl_array_host(call.input), shape->model_dim}};
     for (size_t i = 0; i < 4; i++) {
         memcpy(parts[i].copy, parts[i].from, view->tokens * parts[i].width * sizeof(float));
         for (size_t c = 0; c < parts[i].width; c++) parts[i].copy[last * parts[i].width + c] += 1.0f;
@@ -228,7 +231,8 @@ static fl_status check_changed_last_token(fl_checker *checker, const fl_layer_vi
     call.value = checker->value;
     call.input = checker->input;
     FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-    compare(checker, PAST_ONLY, view->layer, last, checker->whole, checker->other);
+    compare(checker, PAST_ONLY, view->layer, last, fl_array_host(checker->whole),
+            fl_array_host(checker->other));
     return FL_OK;
 }
 
@@ -248,19 +252,23 @@ static fl_status check_layer(void *context, const fl_layer_view *view, fl_error 
     call.written = NULL;
     call.output = checker->other;
     FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 6, error));
-    compare(checker, SPLIT_EQUALS_WHOLE, view->layer, view->tokens, checker->whole, checker->other);
+    compare(checker, SPLIT_EQUALS_WHOLE, view->layer, view->tokens, fl_array_host(checker->whole),
+            fl_array_host(checker->other));
     FL_TRY(check_changed_last_token(checker, view, call, error));
     if (checker->plain != NULL) {
         FL_TRY(mix(checker, checker->plain, view->layer, &call, 0, error));
-        compare(checker, IDENTITY_CONVOLUTION, view->layer, view->tokens, checker->whole, checker->other);
+        compare(checker, IDENTITY_CONVOLUTION, view->layer, view->tokens, fl_array_host(checker->whole),
+                fl_array_host(checker->other));
     }
     if (fl_variant_has_linear(checker->mechanism->variant)) {
         call.mode = FL_RECURRENCE_STEP;
         FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-        memcpy(checker->whole, checker->other, view->tokens * checker->query_floats * sizeof(float));
+        memcpy(fl_array_host(checker->whole), fl_array_host(checker->other),
+               view->tokens * checker->query_floats * sizeof(float));
         call.mode = FL_RECURRENCE_CHUNK;
         FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-        compare(checker, CHUNK_EQUALS_STEP, view->layer, view->tokens, checker->whole, checker->other);
+        compare(checker, CHUNK_EQUALS_STEP, view->layer, view->tokens, fl_array_host(checker->whole),
+                fl_array_host(checker->other));
         call.mode = FL_RECURRENCE_AUTO;
     }
     return check_derived(checker, view, call, error);
@@ -288,22 +296,22 @@ static void compare_hidden(fl_checker *checker, fl_check check, size_t count, co
 static fl_status check_sessions(fl_checker *checker, const int32_t *ids, fl_error *error) {
     size_t tokens = checker->tokens, width = checker->network->shape.model_dim, half = tokens / 2;
     fl_session *session = NULL, *fork = NULL;
-    float *first = NULL, *second = NULL;
+    fl_array first = fl_array_none, second = fl_array_none;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &first, error));
     FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &second, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, checker->mechanism, &session, error));
-    FL_TRY_DONE(status, fl_session_forward(session, ids, half, NULL, first, NULL, error));
+    FL_TRY_DONE(status, fl_session_forward(session, ids, half, fl_array_none, first, NULL, error));
     FL_TRY_DONE(status, fl_session_fork(session, &fork, error));
-    FL_TRY_DONE(status, fl_session_forward(session, ids + half, tokens - half, NULL, first + half * width,
-                                           NULL, error));
-    FL_TRY_DONE(status, fl_session_forward(fork, ids + half, tokens - half, NULL, second + half * width, NULL,
-                                           error));
-    compare_hidden(checker, FORK_EQUALS_RECOMPUTE, (tokens - half) * width, first + half * width,
-                   second + half * width);
+    FL_TRY_DONE(status, fl_session_forward(session, ids + half, tokens - half, fl_array_none,
+                                           fl_array_from(first, half * width), NULL, error));
+    FL_TRY_DONE(status, fl_session_forward(fork, ids + half, tokens - half, fl_array_none,
+                                           fl_array_from(second, half * width), NULL, error));
+    compare_hidden(checker, FORK_EQUALS_RECOMPUTE, (tokens - half) * width,
+                   fl_array_host(first) + half * width, fl_array_host(second) + half * width);
     fl_session_reset(fork);
-    FL_TRY_DONE(status, fl_session_forward(fork, ids, half, NULL, second, NULL, error));
-    compare_hidden(checker, RESET_EQUALS_FRESH, half * width, first, second);
+    FL_TRY_DONE(status, fl_session_forward(fork, ids, half, fl_array_none, second, NULL, error));
+    compare_hidden(checker, RESET_EQUALS_FRESH, half * width, fl_array_host(first), fl_array_host(second));
 done:
     fl_session_destroy(session);
     fl_session_destroy(fork);
@@ -319,7 +327,7 @@ static fl_status check_all_softmax(fl_checker *checker, const int32_t *ids, fl_e
     fl_mechanism *mechanism = NULL;
     fl_session *session = NULL, *frozen = NULL;
     size_t *all = NULL;
-    float *first = NULL, *second = NULL;
+    fl_array first = fl_array_none, second = fl_array_none;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, FL_ALLOCATE(&all, layers, error));
     for (size_t l = 0; l < layers; l++) all[l] = l;
@@ -332,9 +340,10 @@ static fl_status check_all_softmax(fl_checker *checker, const int32_t *ids, fl_e
     FL_TRY_DONE(status, fl_compute_floats(checker->network->compute, tokens * width, &second, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, mechanism, &session, error));
     FL_TRY_DONE(status, fl_session_create(checker->network, NULL, &frozen, error));
-    FL_TRY_DONE(status, fl_session_forward(session, ids, tokens, NULL, first, NULL, error));
-    FL_TRY_DONE(status, fl_session_forward(frozen, ids, tokens, NULL, second, NULL, error));
-    compare_hidden(checker, ALL_SOFTMAX_IS_THE_MODEL, tokens * width, second, first);
+    FL_TRY_DONE(status, fl_session_forward(session, ids, tokens, fl_array_none, first, NULL, error));
+    FL_TRY_DONE(status, fl_session_forward(frozen, ids, tokens, fl_array_none, second, NULL, error));
+    compare_hidden(checker, ALL_SOFTMAX_IS_THE_MODEL, tokens * width, fl_array_host(second),
+                   fl_array_host(first));
 done:
     fl_session_destroy(session);
     fl_session_destroy(frozen);
@@ -414,7 +423,7 @@ static fl_status run_layers(fl_checker *checker, const int32_t *ids, fl_error *e
     FL_TRY_DONE(status, fl_session_create(checker->network, NULL, &frozen, error));
     FL_TRY_DONE(status, fl_session_expect_length(frozen, checker->tokens, error));
     fl_session_observer observer = {check_layer, checker};
-    status = fl_session_forward(frozen, ids, checker->tokens, NULL, NULL, &observer, error);
+    status = fl_session_forward(frozen, ids, checker->tokens, fl_array_none, fl_array_none, &observer, error);
 done:
     fl_session_destroy(frozen);
     derived_release(&recency);

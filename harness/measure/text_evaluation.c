@@ -24,7 +24,7 @@ typedef struct {
     fl_text_result *result;
     fl_mixer **mixers;   /* [L], teacher forced; NULL entries in softmax layers; NULL when not wanted */
     fl_session *session; /* propagated; NULL when not wanted */
-    float *hidden;       /* [block][E] */
+    fl_array hidden;     /* [block][E] */
     fl_branch_log *log;  /* diagnostics; NULL when not wanted */
     float *trend_errors; /* beside evaluation's trend signals; NULL when not wanted */
     fl_exact_share
@@ -47,12 +47,12 @@ typedef struct {
     size_t sequence; /* the one at hand */
     fl_mechanism_run *runs;
     size_t run_count;
-    fl_exact_shares shares;      /* among runs */
-    size_t block;                /* tokens that the buffers below hold */
-    float *mix, *projected;      /* [block][H][D], [block][E]: of one mechanism */
-    float *attention, *residual; /* [L][block][E]: the frozen model's */
-    float *hidden;               /* [block][E]: the frozen model's */
-    fl_array state_norm;         /* [H][block] */
+    fl_exact_shares shares;       /* among runs */
+    size_t block;                 /* tokens that the buffers below hold */
+    fl_array mix, projected;      /* [block][H][D], [block][E]: of one mechanism */
+    fl_array attention, residual; /* [L][block][E]: the frozen model's */
+    fl_array hidden;              /* [block][E]: the frozen model's */
+    fl_array state_norm;          /* [H][block] */
     float *state_norm_brought;
     fl_array not_finite; /* [1] int32 */
     fl_row_figures rows; /* [block][H] */
@@ -66,7 +66,7 @@ typedef struct {
 typedef struct {
     const char *stage;
     size_t rows, width;
-    const float *x;
+    fl_array x;
 } fl_watched;
 
 /* The first number that is not finite names the place, once a run. */
@@ -93,9 +93,8 @@ static fl_status note_divergence(fl_evaluation *evaluation, fl_text_result *resu
 }
 
 /* sums [T] += squared errors of a row a token; *total is their sum. With cosine, adds the cosines there. */
-static fl_status add_errors(fl_evaluation *evaluation, size_t tokens, const float *reference,
-                            const float *other, double *sums, double *total, double *cosine,
-                            fl_error *error) {
+static fl_status add_errors(fl_evaluation *evaluation, size_t tokens, fl_array reference, fl_array other,
+                            double *sums, double *total, double *cosine, fl_error *error) {
     fl_row_errors errors;
     FL_TRY(fl_row_figures_errors(&evaluation->rows, tokens, evaluation->model_dim, reference, other, &errors,
                                  error));
@@ -176,7 +175,7 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
         .value = view->value,
         .input = view->attention_input,
         .output = evaluation->mix,
-        .state_norm = options->diagnostics ? fl_array_host(evaluation->state_norm) : NULL,
+        .state_norm = fl_array_of(options->diagnostics ? fl_array_host(evaluation->state_norm) : NULL),
         .exact = run->exact,
     };
     const fl_adapter adapter = fl_adapter_of(run->mechanism, view->layer);
@@ -222,7 +221,7 @@ static fl_status add_head_moments(fl_evaluation *evaluation, const fl_layer_view
 }
 
 /* Of whole rows [tokens][E], in all and of the sequence. */
-static fl_status add_output_moments(fl_evaluation *evaluation, size_t tokens, const float *x, fl_moments *all,
+static fl_status add_output_moments(fl_evaluation *evaluation, size_t tokens, fl_array x, fl_moments *all,
                                     fl_moments *of_sequence, fl_error *error) {
     const size_t width = evaluation->model_dim;
     fl_row_moments moments;
@@ -246,8 +245,8 @@ static fl_status keep_frozen(fl_evaluation *evaluation, const fl_layer_view *vie
                               &totals->sequence_residual[at_sequence], error));
     const size_t at = layer * evaluation->block * width, numbers = view->tokens * width;
     fl_compute *compute = evaluation->network->compute;
-    fl_compute_copy(compute, evaluation->attention + at, view->attention_output, numbers);
-    fl_compute_copy(compute, evaluation->residual + at, view->residual, numbers);
+    fl_compute_copy(compute, fl_array_from(evaluation->attention, at), view->attention_output, numbers);
+    fl_compute_copy(compute, fl_array_from(evaluation->residual, at), view->residual, numbers);
     return FL_OK;
 }
 
@@ -307,9 +306,9 @@ static fl_status observe_propagated(void *context, const fl_layer_view *view, fl
     size_t at = view->layer * evaluation->positions + view->first_position;
     size_t frozen = view->layer * evaluation->block * evaluation->model_dim;
     double attention = 0.0, residual = 0.0;
-    FL_TRY(add_errors(evaluation, view->tokens, evaluation->attention + frozen, view->attention_output,
-                      &result->attention_position_nmse[at], &attention, NULL, error));
-    FL_TRY(add_errors(evaluation, view->tokens, evaluation->residual + frozen, view->residual,
+    FL_TRY(add_errors(evaluation, view->tokens, fl_array_from(evaluation->attention, frozen),
+                      view->attention_output, &result->attention_position_nmse[at], &attention, NULL, error));
+    FL_TRY(add_errors(evaluation, view->tokens, fl_array_from(evaluation->residual, frozen), view->residual,
                       &result->residual_position_nmse[at], &residual, NULL, error));
     const size_t at_sequence = in_sequence(evaluation, view->layer);
     result->attention_mse[view->layer] += attention;
@@ -362,12 +361,13 @@ static fl_status score_block(fl_evaluation *evaluation, const int32_t *ids, size
     for (size_t done = 0; done < tokens; done += scorer->rows) {
         size_t rows = tokens - done < scorer->rows ? tokens - done : scorer->rows;
         const size_t at = first + done, scored = at + rows < length ? rows : length - 1 - at;
-        FL_TRY(fl_logit_scorer_reference(scorer, rows, evaluation->hidden + done * width, ids + at + 1,
-                                         scored, error));
+        FL_TRY(fl_logit_scorer_reference(scorer, rows, fl_array_from(evaluation->hidden, done * width),
+                                         ids + at + 1, scored, error));
         add_reference_scores(evaluation, at, scored);
         for (size_t r = 0; r < evaluation->run_count; r++) {
             double start = fl_clock_seconds();
-            FL_TRY(fl_logit_scorer_compare(scorer, rows, evaluation->runs[r].hidden + done * width,
+            FL_TRY(fl_logit_scorer_compare(scorer, rows,
+                                           fl_array_from(evaluation->runs[r].hidden, done * width),
                                            ids + at + 1, scored, error));
             add_scores(evaluation, evaluation->runs[r].result, at, rows, scored);
             evaluation->runs[r].result->seconds_propagated += fl_clock_seconds() - start;
@@ -381,8 +381,8 @@ static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, s
     fl_session_observer frozen = {observe_frozen, evaluation};
     evaluation->seconds_measuring = 0.0;
     double start = fl_clock_seconds();
-    FL_TRY(fl_session_forward(evaluation->frozen, ids + first, tokens, NULL, evaluation->hidden, &frozen,
-                              error));
+    FL_TRY(fl_session_forward(evaluation->frozen, ids + first, tokens, fl_array_none, evaluation->hidden,
+                              &frozen, error));
     *frozen_seconds += fl_clock_seconds() - start - evaluation->seconds_measuring;
     for (size_t r = 0; r < evaluation->run_count; r++) {
         fl_mechanism_run *run = &evaluation->runs[r];
@@ -390,7 +390,8 @@ static fl_status evaluate_block(fl_evaluation *evaluation, const int32_t *ids, s
         fl_propagated_context context = {evaluation, run};
         fl_session_observer observer = {observe_propagated, &context};
         start = fl_clock_seconds();
-        FL_TRY(fl_session_forward(run->session, ids + first, tokens, NULL, run->hidden, &observer, error));
+        FL_TRY(fl_session_forward(run->session, ids + first, tokens, fl_array_none, run->hidden, &observer,
+                                  error));
         run->result->seconds_propagated += fl_clock_seconds() - start;
     }
     return evaluation->options->language_model ? score_block(evaluation, ids, length, first, tokens, error)

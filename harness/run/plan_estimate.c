@@ -207,8 +207,8 @@ static fl_status measure_speed(size_t threads, double *speed, fl_error *error) {
     FL_TRY_DONE(status, FL_ALLOCATE(&c, rows * columns, error));
     double began = fl_clock_seconds(), spent = 0, operations = 0;
     do {
-        compute->ops->matmul(compute, false, true, rows, columns, columns, 1.0f, a, columns, b, columns, 0.0f,
-                             c, columns);
+        compute->ops->matmul(compute, false, true, rows, columns, columns, 1.0f, fl_array_of(a), columns,
+                             fl_array_of(b), columns, 0.0f, fl_array_of(c), columns);
         operations += 2.0 * (double)rows * (double)columns * (double)columns;
         spent = fl_clock_seconds() - began;
     } while (spent < PROBE_SECONDS);

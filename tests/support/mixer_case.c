@@ -1,3 +1,4 @@
+#include "tests/support/arrays.h"
 #include "tests/support/mixer_case.h"
 
 #include <setjmp.h>
@@ -88,12 +89,12 @@ static void append(const fl_mixer_case *c, fl_mixer *mixer, size_t first, size_t
     size_t query_row = c->shape.query_heads * c->shape.head_dim,
            key_row = c->shape.kv_heads * c->shape.head_dim;
     fl_mixer_call call = {.tokens = count,
-                          .query = c->query + first * query_row,
-                          .key = c->key + first * key_row,
-                          .value = c->value + first * key_row,
-                          .input = c->input + first * c->shape.model_dim,
-                          .output = result.output + first * query_row,
-                          .state_norm = result.state_norm,
+                          .query = fl_test_array(c->query + first * query_row),
+                          .key = fl_test_array(c->key + first * key_row),
+                          .value = fl_test_array(c->value + first * key_row),
+                          .input = fl_test_array(c->input + first * c->shape.model_dim),
+                          .output = fl_test_array(result.output + first * query_row),
+                          .state_norm = fl_test_array(result.state_norm),
                           .written = result.written,
                           .mode = mode};
     must(fl_mixer_forward(mixer, &call, &error), &error);

@@ -1,3 +1,4 @@
+#include "tests/support/arrays.h"
 #include "tests/support/prepare_check.h"
 
 #include <setjmp.h>
@@ -30,7 +31,7 @@ typedef struct prepare_world {
 
 /* The outputs' pointers into one block; the layout is that of one head. */
 static fl_rule_output outputs_in(const prepare_world *w, float *block) {
-    fl_write_rows rows = fl_write_rows_in(&w->layout, 1, block + w->key_dim);
+    fl_write_rows rows = fl_write_rows_in(&w->layout, 1, fl_test_array(block + w->key_dim));
     fl_rule_output output = fl_write_row_output(&w->layout, &rows, 0, 0);
     output.query = block;
     if (w->rule->bonus) output.bonus = block + w->key_dim + w->layout.row_floats;

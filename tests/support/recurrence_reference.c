@@ -1,3 +1,4 @@
+#include "tests/support/arrays.h"
 #include "tests/support/recurrence_reference.h"
 
 #include <math.h>
@@ -165,21 +166,21 @@ void fl_case_create(fl_recurrence_case *c, fl_random *random, fl_transition tran
     }
     size_t keys = steps * key_dim, width = transition.decay == FL_DECAY_CHANNEL ? key_dim : 1;
     c->call.inputs = (fl_recurrence_inputs){
-        .query = gather(c, offsetof(fl_reference_stream, query), keys),
-        .key = gather(c, offsetof(fl_reference_stream, key), keys),
-        .value = gather(c, offsetof(fl_reference_stream, value), steps * value_dim),
-        .log_decay = gather(c, offsetof(fl_reference_stream, log_decay), steps * width),
-        .erase_strength = gather(c, offsetof(fl_reference_stream, erase_strength), steps),
-        .erase_read = gather(c, offsetof(fl_reference_stream, erase_read), keys),
-        .erase_write = gather(c, offsetof(fl_reference_stream, erase_write), keys),
-        .write = gather(c, offsetof(fl_reference_stream, write), steps)};
+        .query = fl_test_array(gather(c, offsetof(fl_reference_stream, query), keys)),
+        .key = fl_test_array(gather(c, offsetof(fl_reference_stream, key), keys)),
+        .value = fl_test_array(gather(c, offsetof(fl_reference_stream, value), steps * value_dim)),
+        .log_decay = fl_test_array(gather(c, offsetof(fl_reference_stream, log_decay), steps * width)),
+        .erase_strength = fl_test_array(gather(c, offsetof(fl_reference_stream, erase_strength), steps)),
+        .erase_read = fl_test_array(gather(c, offsetof(fl_reference_stream, erase_read), keys)),
+        .erase_write = fl_test_array(gather(c, offsetof(fl_reference_stream, erase_write), keys)),
+        .write = fl_test_array(gather(c, offsetof(fl_reference_stream, write), steps))};
     c->state = doubles(state);
     fill(random, c->state, state, kind == FL_CASE_TINY ? 1e-6 : 1.0);
     c->entry_state = narrow(c->state, state);
-    c->call.state = narrow(c->state, state);
+    c->call.state = fl_test_array(narrow(c->state, state));
     c->output = doubles(outputs);
     c->norm = doubles(heads * steps);
-    if (FL_ALLOCATE(&c->call.output, outputs, NULL) != FL_OK) return;
+    c->call.output = fl_test_array(fl_test_block(outputs, sizeof(float)));
 }
 
 void fl_case_expect(fl_recurrence_case *c) {
@@ -191,7 +192,7 @@ void fl_case_expect(fl_recurrence_case *c) {
 }
 
 void fl_case_rewind(fl_recurrence_case *c) {
-    memcpy(c->call.state, c->entry_state,
+    memcpy(fl_test_floats(c->call.state), c->entry_state,
            c->call.heads * c->call.value_dim * c->call.key_dim * sizeof(float));
 }
 
@@ -203,14 +204,16 @@ void fl_case_destroy(fl_recurrence_case *c) {
         for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
     }
     const fl_recurrence_inputs *in = &c->call.inputs;
-    const float *const arrays[] = {in->query,          in->key,        in->value,       in->log_decay,
-                                   in->erase_strength, in->erase_read, in->erase_write, in->write};
+    const float *const arrays[] = {fl_test_floats(in->query),          fl_test_floats(in->key),
+                                   fl_test_floats(in->value),          fl_test_floats(in->log_decay),
+                                   fl_test_floats(in->erase_strength), fl_test_floats(in->erase_read),
+                                   fl_test_floats(in->erase_write),    fl_test_floats(in->write)};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) fl_memory_free((void *)(uintptr_t)arrays[i]);
     fl_memory_free(c->streams);
     fl_memory_free(c->state);
     fl_memory_free(c->output);
     fl_memory_free(c->norm);
     fl_memory_free(c->entry_state);
-    fl_memory_free(c->call.state);
-    fl_memory_free(c->call.output);
+    fl_memory_free(fl_test_floats(c->call.state));
+    fl_memory_free(fl_test_floats(c->call.output));
 }

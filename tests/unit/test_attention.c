@@ -81,12 +81,12 @@ static void case_create(attention_case *c, fl_random *random, lifetime_kind kind
                                   .keys = keys,
                                   .key_head_stride = stride,
                                   .lifetimes_per_head = per_head};
-    c->call.query = random_pair(random, c->queries, 2.0, &c->query);
-    c->call.key = random_pair(random, c->keys, 2.0, &c->key);
-    c->call.value = random_pair(random, c->keys, 1.0, &c->value);
-    c->call.output = fl_test_block(c->queries, sizeof(float));
-    c->call.log_sum_exp = fl_test_block(tokens * heads, sizeof(float));
-    c->call.largest = fl_test_block(tokens * heads, sizeof(float));
+    c->call.query = fl_test_array(random_pair(random, c->queries, 2.0, &c->query));
+    c->call.key = fl_test_array(random_pair(random, c->keys, 2.0, &c->key));
+    c->call.value = fl_test_array(random_pair(random, c->keys, 1.0, &c->value));
+    c->call.output = fl_test_array(fl_test_block(c->queries, sizeof(float)));
+    c->call.log_sum_exp = fl_test_array(fl_test_block(tokens * heads, sizeof(float)));
+    c->call.largest = fl_test_array(fl_test_block(tokens * heads, sizeof(float)));
     c->largest = fl_test_block(tokens * heads, sizeof(double));
     c->output = fl_test_block(c->queries, sizeof(double));
     c->log_sum_exp = fl_test_block(tokens * heads, sizeof(double));
@@ -94,12 +94,12 @@ static void case_create(attention_case *c, fl_random *random, lifetime_kind kind
 }
 
 static void case_destroy(attention_case *c) {
-    void *const blocks[] = {(void *)(uintptr_t)c->call.query,
-                            (void *)(uintptr_t)c->call.key,
-                            (void *)(uintptr_t)c->call.value,
-                            c->call.output,
-                            c->call.log_sum_exp,
-                            c->call.largest,
+    void *const blocks[] = {(void *)(uintptr_t)fl_test_floats(c->call.query),
+                            (void *)(uintptr_t)fl_test_floats(c->call.key),
+                            (void *)(uintptr_t)fl_test_floats(c->call.value),
+                            fl_test_floats(c->call.output),
+                            fl_test_floats(c->call.log_sum_exp),
+                            fl_test_floats(c->call.largest),
                             c->largest,
                             c->query,
                             c->key,
@@ -156,10 +156,10 @@ static void expect(attention_case *c) {
 static void check(fl_compute *compute, attention_case *c, const char *what) {
     expect(c);
     compute->ops->attention(compute, &c->call);
-    fl_assert_close(c->call.output, c->output, c->queries, 2e-6, what);
+    fl_assert_close(fl_test_floats(c->call.output), c->output, c->queries, 2e-6, what);
     size_t heads = c->call.tokens * c->call.shape.query_heads;
-    fl_assert_close(c->call.log_sum_exp, c->log_sum_exp, heads, 2e-6, what);
-    fl_assert_close(c->call.largest, c->largest, heads, 2e-6, what);
+    fl_assert_close(fl_test_floats(c->call.log_sum_exp), c->log_sum_exp, heads, 2e-6, what);
+    fl_assert_close(fl_test_floats(c->call.largest), c->largest, heads, 2e-6, what);
 }
 
 static void test_softmax_equals_its_definition(void **unused) {
@@ -206,8 +206,10 @@ static void test_a_query_that_sees_no_key_gives_zero(void **unused) {
     }
     check(compute, &c, "empty rows");
     for (size_t d = 0; d < 16; d++)
-        assert_true(c.call.output[d] == 0.0f && c.call.output[39 * 32 + d] == 0.0f);
-    assert_true(c.call.log_sum_exp[0] == -INFINITY && c.call.log_sum_exp[79] == -INFINITY);
+        assert_true(fl_test_floats(c.call.output)[d] == 0.0f &&
+                    fl_test_floats(c.call.output)[39 * 32 + d] == 0.0f);
+    assert_true(fl_test_floats(c.call.log_sum_exp)[0] == -INFINITY &&
+                fl_test_floats(c.call.log_sum_exp)[79] == -INFINITY);
     case_destroy(&c);
     fl_compute_destroy(compute);
 }
@@ -219,18 +221,18 @@ static void test_large_logits_do_not_overflow_and_nan_does_not_vanish(void **unu
     fl_random_seed(&random, 23, 0);
     attention_case c;
     case_create(&c, &random, CAUSAL, false, 2, 1, 16, 20, 0, 20);
-    float *query = (float *)(uintptr_t)c.call.query;
+    float *query = (float *)(uintptr_t)fl_test_floats(c.call.query);
     for (size_t i = 0; i < c.queries; i++) {
         query[i] *= 1000.0f;
         c.query[i] = (double)query[i];
     }
     expect(&c);
     compute->ops->attention(compute, &c.call);
-    fl_assert_close(c.call.output, c.output, c.queries, 1e-3, "logits of thousands");
+    fl_assert_close(fl_test_floats(c.call.output), c.output, c.queries, 1e-3, "logits of thousands");
     query[19 * 32] = NAN;
     compute->ops->attention(compute, &c.call);
-    assert_true(isnan(c.call.output[19 * 32]));
-    assert_true(isfinite(c.call.output[18 * 32]));
+    assert_true(isnan(fl_test_floats(c.call.output)[19 * 32]));
+    assert_true(isfinite(fl_test_floats(c.call.output)[18 * 32]));
     case_destroy(&c);
     fl_compute_destroy(compute);
 }
@@ -264,13 +266,13 @@ static void test_reference_pack_of_softmax(void **unused) {
     fl_attention_call call = {
         .shape = {.query_heads = HEADS, .kv_heads = HEADS, .head_dim = DV, .scale = 1.0f / sqrtf((float)DK)},
         .tokens = T,
-        .query = wide_query,
+        .query = fl_test_array(wide_query),
         .keys = T,
-        .key = wide_key,
-        .value = value,
+        .key = fl_test_array(wide_key),
+        .value = fl_test_array(value),
         .key_head_stride = T * DV,
         .position = position,
-        .output = output};
+        .output = fl_test_array(output)};
     compute->ops->attention(compute, &call);
     double *turned = fl_test_block(outputs, sizeof *turned);
     for (size_t t = 0; t < T; t++) {
@@ -299,8 +301,9 @@ static double along(const float *gradient, const double *x, size_t count) {
 static double attention_loss(attention_case *c, const fl_attention_gradients *given) {
     size_t heads = c->call.tokens * c->call.shape.query_heads;
     expect(c);
-    return along(given->output, c->output, c->queries) + along(given->log_sum_exp, c->log_sum_exp, heads) +
-           along(given->largest, c->largest, heads);
+    return along(fl_test_floats(given->output), c->output, c->queries) +
+           along(fl_test_floats(given->log_sum_exp), c->log_sum_exp, heads) +
+           along(fl_test_floats(given->largest), c->largest, heads);
 }
 
 static double *quotients(attention_case *c, double *x, size_t count, const fl_attention_gradients *given) {
@@ -318,31 +321,34 @@ static double *quotients(attention_case *c, double *x, size_t count, const fl_at
 
 static void check_gradients(fl_compute *compute, attention_case *c, const float *output,
                             const float *log_sum_exp, const float *largest) {
-    fl_attention_gradients given = {.output = output, .log_sum_exp = log_sum_exp, .largest = largest};
+    fl_attention_gradients given = {.output = fl_test_array(output),
+                                    .log_sum_exp = fl_test_array(log_sum_exp),
+                                    .largest = fl_test_array(largest)};
     double *query = quotients(c, c->query, c->queries, &given);
     double *key = quotients(c, c->key, c->keys, &given);
     double *value = quotients(c, c->value, c->keys, &given);
     fl_attention_gradients all = given;
-    all.query = fl_test_block(c->queries, sizeof(float));
-    all.key = fl_test_block(c->keys, sizeof(float));
-    all.value = fl_test_block(c->keys, sizeof(float));
+    all.query = fl_test_array(fl_test_block(c->queries, sizeof(float)));
+    all.key = fl_test_array(fl_test_block(c->keys, sizeof(float)));
+    all.value = fl_test_array(fl_test_block(c->keys, sizeof(float)));
     compute->ops->attention(compute, &c->call);
     for (size_t again = 0; again < 2; again++) { /* with the forward pass's results, then without */
         fl_attention_call call = c->call;
-        if (again == 1) call.log_sum_exp = NULL;
-        memset(all.key, 0, c->keys * sizeof(float));
-        memset(all.value, 0, c->keys * sizeof(float));
-        for (size_t i = 0; i < c->queries; i++) all.query[i] = 7.0f;
-        all.key[0] = 2.0f; /* keys and values are added to */
+        if (again == 1) call.log_sum_exp = fl_array_none;
+        memset(fl_test_floats(all.key), 0, c->keys * sizeof(float));
+        memset(fl_test_floats(all.value), 0, c->keys * sizeof(float));
+        for (size_t i = 0; i < c->queries; i++) fl_test_floats(all.query)[i] = 7.0f;
+        fl_test_floats(all.key)[0] = 2.0f; /* keys and values are added to */
         key[0] += 2.0;
         compute->ops->attention_backward(compute, &call, &all);
-        fl_assert_close(all.query, query, c->queries, 1e-5, "gradient of query");
-        fl_assert_close(all.key, key, c->keys, 1e-5, "gradient of key");
-        fl_assert_close(all.value, value, c->keys, 1e-5, "gradient of value");
+        fl_assert_close(fl_test_floats(all.query), query, c->queries, 1e-5, "gradient of query");
+        fl_assert_close(fl_test_floats(all.key), key, c->keys, 1e-5, "gradient of key");
+        fl_assert_close(fl_test_floats(all.value), value, c->keys, 1e-5, "gradient of value");
         key[0] -= 2.0;
     }
     compute->ops->attention_backward(compute, &c->call, &given);
-    void *const blocks[] = {query, key, value, all.query, all.key, all.value};
+    void *const blocks[] = {
+        query, key, value, fl_test_floats(all.query), fl_test_floats(all.key), fl_test_floats(all.value)};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
 }
 
@@ -388,9 +394,11 @@ static void test_gradients_over_many_blocks_along_a_direction(void **unused) {
     double *const inputs[3] = {c.query, c.key, c.value};
     const size_t counts[3] = {c.queries, c.keys, c.keys};
     fl_attention_call call = c.call;
-    call.output = NULL;
-    fl_attention_gradients all = {
-        .output = gradient, .query = gradients[0], .key = gradients[1], .value = gradients[2]};
+    call.output = fl_array_none;
+    fl_attention_gradients all = {.output = fl_test_array(gradient),
+                                  .query = fl_test_array(gradients[0]),
+                                  .key = fl_test_array(gradients[1]),
+                                  .value = fl_test_array(gradients[2])};
     compute->ops->attention_backward(compute, &call, &all);
     double *directions[3], losses[2];
     for (size_t a = 0; a < 3; a++) {
@@ -430,9 +438,9 @@ static void test_thread_counts_agree(void **unused) {
     for (size_t threads = 1; threads <= 3; threads++) {
         fl_compute *compute = backend(threads);
         check(compute, &c, "threads");
-        memcpy(again, c.call.output, c.queries * sizeof *again);
+        memcpy(again, fl_test_floats(c.call.output), c.queries * sizeof *again);
         compute->ops->attention(compute, &c.call);
-        assert_memory_equal(again, c.call.output, c.queries * sizeof *again);
+        assert_memory_equal(again, fl_test_floats(c.call.output), c.queries * sizeof *again);
         fl_compute_destroy(compute);
     }
     fl_memory_free(again);

@@ -80,10 +80,12 @@ static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random
         float *input = fl_test_normals(random, tokens * columns, 1.0),
               *output = fl_test_block(tokens * rows, sizeof *output);
         double *expected = exact_product(tokens, rows, columns, input, values);
-        compute->ops->linear(compute, weight, NULL, tokens, input, output);
+        compute->ops->linear(compute, weight, fl_array_none, tokens, fl_test_array(input),
+                             fl_test_array(output));
         fl_assert_close(output, expected, tokens * rows, 1e-6, fl_dtype_name(tensor->type));
         for (size_t j = 0; j < tokens * rows; j++) expected[j] += (double)bias[j % rows];
-        compute->ops->linear(compute, weight, bias, tokens, input, output);
+        compute->ops->linear(compute, weight, fl_test_array(bias), tokens, fl_test_array(input),
+                             fl_test_array(output));
         fl_assert_close(output, expected, tokens * rows, 1e-6, "with bias");
         fl_memory_free(input);
         fl_memory_free(output);
@@ -91,7 +93,7 @@ static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random
     }
     const int32_t ids[4] = {0, (int32_t)rows - 1, 3, 3};
     float *embedded = fl_test_block(4 * columns, sizeof *embedded);
-    compute->ops->embed(compute, weight, 4, ids, embedded);
+    compute->ops->embed(compute, weight, 4, ids, fl_test_array(embedded));
     for (size_t t = 0; t < 4; t++) {
         assert_memory_equal(embedded + t * columns, values + (size_t)ids[t] * columns,
                             columns * sizeof *values);
@@ -136,9 +138,11 @@ static void test_linear_backward_is_the_product_with_the_weight(void **unused) {
         fl_compute *compute = backend(2, budget == 0 ? 0 : SIZE_MAX);
         fl_weight *weight = NULL;
         assert_int_equal(compute->ops->weight_create(compute, &tensor, &weight, NULL), FL_OK);
-        compute->ops->linear_backward(compute, weight, 50, gradient, input, false);
+        compute->ops->linear_backward(compute, weight, 50, fl_test_array(gradient), fl_test_array(input),
+                                      false);
         fl_assert_close(input, expected, 50 * 224, 1e-6, "gradient of the input");
-        compute->ops->linear_backward(compute, weight, 50, gradient, input, true);
+        compute->ops->linear_backward(compute, weight, 50, fl_test_array(gradient), fl_test_array(input),
+                                      true);
         for (size_t i = 0; i < 50 * 224; i++) input[i] *= 0.5f;
         fl_assert_close(input, expected, 50 * 224, 1e-6, "accumulated gradient");
         compute->ops->weight_destroy(compute, weight);
@@ -159,8 +163,8 @@ static void test_widening_stops_at_the_budget_and_absent_tensors_are_refused(voi
     assert_int_equal(compute->ops->weight_create(compute, &tensor, &first, &error), FL_OK);
     assert_int_equal(compute->ops->weight_create(compute, &tensor, &second, &error), FL_OK);
     float input[32] = {1.0f, 2.0f}, widened[64], streamed[64];
-    compute->ops->linear(compute, first, NULL, 1, input, widened);
-    compute->ops->linear(compute, second, NULL, 1, input, streamed);
+    compute->ops->linear(compute, first, fl_array_none, 1, fl_test_array(input), fl_test_array(widened));
+    compute->ops->linear(compute, second, fl_array_none, 1, fl_test_array(input), fl_test_array(streamed));
     assert_memory_equal(widened, streamed, sizeof widened);
     compute->ops->weight_destroy(compute, first);
     compute->ops->weight_destroy(compute, second);
@@ -206,8 +210,8 @@ static void test_matmul_in_every_orientation(void **unused) {
         for (int way = 0; way < 4; way++) {
             bool ta = way & 1, tb = (way & 2) == 0; /* B is stored [n][k] when transposed */
             memcpy(c, start, m * n * sizeof *c);
-            compute->ops->matmul(compute, ta, tb, m, n, k, 2.0f, ta ? at : a, ta ? m : k, tb ? b : bt,
-                                 tb ? k : n, 0.5f, c, n);
+            compute->ops->matmul(compute, ta, tb, m, n, k, 2.0f, fl_test_array(ta ? at : a), ta ? m : k,
+                                 fl_test_array(tb ? b : bt), tb ? k : n, 0.5f, fl_test_array(c), n);
             fl_assert_close(c, expected, m * n, 1e-6, "matmul");
         }
         void *const blocks[] = {a, b, start, at, bt, c, expected};
@@ -235,14 +239,16 @@ static void test_rms_norm_and_its_gradient(void **unused) {
     input[3] = 2.6e4f; /* what position 0 carries in real models */
     double x[COLUMNS], w[COLUMNS], expected[COLUMNS];
     for (size_t i = 0; i < COLUMNS; i++) w[i] = (double)weight[i];
-    compute->ops->rms_norm(compute, ROWS, COLUMNS, input, weight, 1e-5, output);
+    compute->ops->rms_norm(compute, ROWS, COLUMNS, fl_test_array(input), fl_test_array(weight), 1e-5,
+                           fl_test_array(output));
     fl_worst_reset();
     for (size_t row = 0; row < ROWS; row++) {
         for (size_t i = 0; i < COLUMNS; i++) x[i] = (double)input[row * COLUMNS + i];
         for (size_t i = 0; i < COLUMNS; i++) expected[i] = exact_norm(COLUMNS, x, w, 1e-5, i);
         fl_assert_close(output + row * COLUMNS, expected, COLUMNS, 1e-6, "rms norm");
     }
-    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, input, weight, 1e-5, gradient, output, false);
+    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, fl_test_array(input), fl_test_array(weight), 1e-5,
+                                    fl_test_array(gradient), fl_test_array(output), false);
     for (size_t row = 0; row < ROWS; row++) {
         for (size_t i = 0; i < COLUMNS; i++) x[i] = (double)input[row * COLUMNS + i];
         for (size_t i = 0; i < COLUMNS; i++) {
@@ -260,7 +266,8 @@ static void test_rms_norm_and_its_gradient(void **unused) {
     }
     float *twice = fl_test_block(ROWS * COLUMNS, sizeof *twice);
     memcpy(twice, output, ROWS * COLUMNS * sizeof *twice);
-    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, input, weight, 1e-5, gradient, twice, true);
+    compute->ops->rms_norm_backward(compute, ROWS, COLUMNS, fl_test_array(input), fl_test_array(weight), 1e-5,
+                                    fl_test_array(gradient), fl_test_array(twice), true);
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
         assert_true(fabsf(twice[i] - 2.0f * output[i]) <= 1e-6f * fabsf(twice[i]));
     printf("worst: rms norm and gradient %.2e\n", fl_worst_reset());
@@ -288,21 +295,25 @@ static void test_rope_rotates_by_float32_angles_and_back(void **unused) {
         expected[i] =
             1.25 * ((double)x[i] * cos(angle) + sign * (double)x[d < 8 ? i + 8 : i - 8] * sin(angle));
     }
-    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, frequencies, 1.25f, 1, x);
+    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, fl_test_array(frequencies), 1.25f, 1,
+                       fl_test_array(x));
     fl_assert_close(x, expected, T * HEADS * DIM, 3e-7, "rope");
     for (size_t i = 0; i < T * HEADS * DIM; i++)
         expected[i] = (double)start[i] * (i % DIM < ROTARY ? 1.5625 : 1.0);
-    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, frequencies, 1.25f, -1, x);
+    compute->ops->rope(compute, T, HEADS, DIM, FIRST, ROTARY, fl_test_array(frequencies), 1.25f, -1,
+                       fl_test_array(x));
     fl_assert_close(x, expected, T * HEADS * DIM, 1e-6, "rope and back");
     /* A later range, a part of the table, and other frequencies. */
     memcpy(x, start, T * HEADS * DIM * sizeof *x);
-    compute->ops->rope(compute, 1, HEADS, DIM, FIRST + 3, ROTARY, frequencies, 1.0f, 1, x);
+    compute->ops->rope(compute, 1, HEADS, DIM, FIRST + 3, ROTARY, fl_test_array(frequencies), 1.0f, 1,
+                       fl_test_array(x));
     double angle = (double)((float)(FIRST + 3) * frequencies[2]);
     double low = (double)start[2] * cos(angle) - (double)start[10] * sin(angle);
     assert_true(fabs((double)x[2] - low) < 1e-6);
     frequencies[2] = 0.5f;
     memcpy(x, start, T * HEADS * DIM * sizeof *x);
-    compute->ops->rope(compute, 1, HEADS, DIM, 2, ROTARY, frequencies, 1.0f, 1, x);
+    compute->ops->rope(compute, 1, HEADS, DIM, 2, ROTARY, fl_test_array(frequencies), 1.0f, 1,
+                       fl_test_array(x));
     assert_true(fabs((double)x[2] - ((double)start[2] * cos(1.0) - (double)start[10] * sin(1.0))) < 1e-6);
     fl_memory_free(x);
     fl_memory_free(start);
@@ -346,16 +357,18 @@ static void test_gated_activations_and_their_gradients(void **unused) {
             expected_gate[i] = d * (double)up[i] * slope;
             expected_up[i] = d * value;
         }
-        compute->ops->gated_activation(compute, (fl_activation)activation, N, gate, up, output);
+        compute->ops->gated_activation(compute, (fl_activation)activation, N, fl_test_array(gate),
+                                       fl_test_array(up), fl_test_array(output));
         fl_assert_close(output, expected, N, 1e-6, "activation");
-        compute->ops->gated_activation_backward(compute, (fl_activation)activation, N, gate, up, gradient,
-                                                gradient_gate, gradient_up);
+        compute->ops->gated_activation_backward(compute, (fl_activation)activation, N, fl_test_array(gate),
+                                                fl_test_array(up), fl_test_array(gradient),
+                                                fl_test_array(gradient_gate), fl_test_array(gradient_up));
         fl_assert_close(gradient_gate, expected_gate, N, 1e-6, "gradient of the gate");
         fl_assert_close(gradient_up, expected_up, N, 1e-6, "gradient of up");
     }
     printf("worst: gated activations and gradients %.2e\n", fl_worst_reset());
     memcpy(output, up, N * sizeof *up);
-    compute->ops->add(compute, N, output, gate);
+    compute->ops->add(compute, N, fl_test_array(output), fl_test_array(gate));
     for (size_t i = 0; i < N; i++) assert_true(output[i] == up[i] + gate[i]);
     void *const blocks[] = {gate,        up,       gradient,      output,     gradient_gate,
                             gradient_up, expected, expected_gate, expected_up};
@@ -374,7 +387,8 @@ static void test_linear_is_the_same_for_every_thread_count(void **unused) {
         fl_compute *compute = backend(threads, 0);
         fl_weight *weight = NULL;
         assert_int_equal(compute->ops->weight_create(compute, &tensor, &weight, NULL), FL_OK);
-        compute->ops->linear(compute, weight, NULL, 70, input, threads == 1 ? first : output);
+        compute->ops->linear(compute, weight, fl_array_none, 70, fl_test_array(input),
+                             fl_test_array(threads == 1 ? first : output));
         if (threads > 1) assert_true(fl_compare_float_floats(output, first, 70 * 1000).relative <= 1e-6);
         compute->ops->weight_destroy(compute, weight);
         fl_compute_destroy(compute);

@@ -13,6 +13,7 @@
 #include "harness/measure/branch_log.h"
 #include "harness/measure/text_evaluation.h"
 #include "harness/measure/trends.h"
+#include "tests/support/arrays.h"
 #include "tests/support/fixture.h"
 
 enum { LENGTH = 96, LAYERS = 3, HEADS = 4, KV_HEADS = 2 };
@@ -79,7 +80,9 @@ static double effective_rank(fl_compute *compute, size_t value_dim, size_t key_d
     fl_array made = fl_array_none;
     double rank = 0.0;
     assert_int_equal(compute->ops->allocate(compute, 1, FL_FLOAT64, &made, NULL), FL_OK);
-    assert_int_equal(compute->ops->effective_rank(compute, 1, value_dim, key_dim, matrix, made, NULL), FL_OK);
+    assert_int_equal(
+        compute->ops->effective_rank(compute, 1, value_dim, key_dim, fl_test_array(matrix), made, NULL),
+        FL_OK);
     assert_int_equal(compute->ops->download(compute, &rank, made, 1, NULL), FL_OK);
     compute->ops->release(compute, made);
     return rank;

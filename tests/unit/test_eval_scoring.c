@@ -13,6 +13,7 @@
 #include "harness/base/random.h"
 #include "harness/eval/scoring.h"
 #include "harness/eval/windows.h"
+#include "tests/support/arrays.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
 
@@ -105,7 +106,8 @@ typedef struct {
 static fl_softmax_row log_softmax_of(fl_compute *compute, const float *logits, size_t vocabulary,
                                      fl_log_softmax_precision precision) {
     fl_softmax_row row;
-    fl_logit_rows_call call = {.rows = 1, .vocabulary = vocabulary, .precision = precision, .logits = logits};
+    fl_logit_rows_call call = {
+        .rows = 1, .vocabulary = vocabulary, .precision = precision, .logits = fl_test_array(logits)};
     assert_int_equal(compute->ops->allocate(compute, 1, FL_FLOAT64, &call.log_sum_exp, NULL), FL_OK);
     assert_int_equal(compute->ops->allocate(compute, 1, FL_INT32, &call.best, NULL), FL_OK);
     compute->ops->logit_rows(compute, &call);

@@ -12,6 +12,7 @@
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "harness/engine/generation.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
@@ -58,16 +59,20 @@ static void check_batch(const fl_bench *bench, const fl_mechanism *mechanism, co
         alone[i] = open_session(bench, mechanism);
         for (size_t t = 0; t < 15 * i; t++) {
             int32_t id = (int32_t)fl_random_below(&random, vocabulary);
-            assert_int_equal(fl_session_forward(together[i], &id, 1, NULL, NULL, NULL, NULL), FL_OK);
-            assert_int_equal(fl_session_forward(alone[i], &id, 1, NULL, NULL, NULL, NULL), FL_OK);
+            assert_int_equal(
+                fl_session_forward(together[i], &id, 1, fl_array_none, fl_array_none, NULL, NULL), FL_OK);
+            assert_int_equal(fl_session_forward(alone[i], &id, 1, fl_array_none, fl_array_none, NULL, NULL),
+                             FL_OK);
         }
     }
     for (size_t step = 0; step < STEPS; step++) {
         int32_t ids[SESSIONS];
         for (size_t i = 0; i < SESSIONS; i++) ids[i] = (int32_t)fl_random_below(&random, vocabulary);
-        assert_int_equal(fl_session_forward_batch(together, SESSIONS, ids, batch, NULL), FL_OK);
+        assert_int_equal(fl_session_forward_batch(together, SESSIONS, ids, fl_test_array(batch), NULL),
+                         FL_OK);
         for (size_t i = 0; i < SESSIONS; i++) {
-            assert_int_equal(fl_session_forward(alone[i], ids + i, 1, NULL, single + i * width, NULL, NULL),
+            assert_int_equal(fl_session_forward(alone[i], ids + i, 1, fl_array_none,
+                                                fl_test_array(single + i * width), NULL, NULL),
                              FL_OK);
             assert_int_equal(fl_session_position(together[i]), fl_session_position(alone[i]));
         }
@@ -127,11 +132,13 @@ static void test_a_batch_refuses_an_id_outside_the_vocabulary_and_stays_usable(v
     fl_session *sessions[2] = {open_session(&bench, NULL), open_session(&bench, NULL)};
     float hidden[2 * E];
     fl_error error;
-    assert_int_equal(fl_session_forward_batch(sessions, 2, (int32_t[]){1, VOCABULARY}, hidden, &error),
-                     FL_ERROR_ARGUMENT);
+    assert_int_equal(
+        fl_session_forward_batch(sessions, 2, (int32_t[]){1, VOCABULARY}, fl_test_array(hidden), &error),
+        FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "outside the vocabulary"));
     assert_int_equal(fl_session_position(sessions[0]), 0);
-    assert_int_equal(fl_session_forward_batch(sessions, 2, (int32_t[]){1, 2}, hidden, &error), FL_OK);
+    assert_int_equal(fl_session_forward_batch(sessions, 2, (int32_t[]){1, 2}, fl_test_array(hidden), &error),
+                     FL_OK);
     fl_session_destroy(sessions[0]);
     fl_session_destroy(sessions[1]);
     tear_down(&bench);

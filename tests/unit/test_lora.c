@@ -15,6 +15,7 @@
 #include "harness/engine/session.h"
 #include "harness/engine/training.h"
 #include "harness/measure/text_evaluation.h"
+#include "tests/support/arrays.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
 
@@ -66,8 +67,8 @@ static void hidden_of(const fl_bench *bench, const fl_mechanism *mechanism, floa
     assert_int_equal(fl_session_create(bench->network.network, mechanism, &session, &error), FL_OK);
     for (size_t done = 0, cut = 7; done < TOKENS; done += cut) {
         if (cut > TOKENS - done) cut = TOKENS - done;
-        if (fl_session_forward(session, bench->ids + done, cut, NULL, hidden + done * WIDTH, NULL, &error) !=
-            FL_OK) {
+        if (fl_session_forward(session, bench->ids + done, cut, fl_array_none,
+                               fl_test_array(hidden + done * WIDTH), NULL, &error) != FL_OK) {
             fail_msg("%s", error.message);
         }
     }

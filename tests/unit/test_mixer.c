@@ -12,6 +12,7 @@
 
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
+#include "tests/support/arrays.h"
 #include "tests/support/mixer_case.h"
 
 enum { TOKENS = 70, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8 };
@@ -157,7 +158,9 @@ static void test_newer_rules_start_as_the_rules_they_extend(void **state) {
     set_parameter(&a, "comba.correction", 0.0f);
     expect_equal_runs(&a, &b, 2e-6, "comba against gated_delta");
     fl_mixer_case_close(&a);
-    open_case(&a, "{rule: delta_product, static: true, householder_steps: 1, negative_eigenvalues: false, window: 2}");
+    open_case(
+        &a,
+        "{rule: delta_product, static: true, householder_steps: 1, negative_eigenvalues: false, window: 2}");
     share_parameters(&b, &a);
     set_parameter(&a, "delta_product.key_scale", 1.0f);
     set_parameter(&a, "delta_product.value_scale", 1.0f);
@@ -228,11 +231,11 @@ static void test_every_token_is_in_exactly_one_memory(void **state) {
         fl_case_result whole = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 0);
         fl_mixer *mixer = fl_mixer_case_mixer(&c);
         fl_mixer_call call = {.tokens = TOKENS,
-                              .query = c.query,
-                              .key = c.key,
-                              .value = c.value,
-                              .input = c.input,
-                              .output = whole.output,
+                              .query = fl_test_array(c.query),
+                              .key = fl_test_array(c.key),
+                              .value = fl_test_array(c.value),
+                              .input = fl_test_array(c.input),
+                              .output = fl_test_array(whole.output),
                               .written = whole.written};
         assert_int_equal(fl_mixer_forward(mixer, &call, &error), FL_OK);
         expect_one_memory_each(&c, mixer, whole.written);
@@ -321,11 +324,11 @@ static void test_running_out_of_memory_anywhere_is_an_error_without_leaks(void *
     for (size_t n = 1;; n++) {
         fl_mixer *mixer = NULL, *fork = NULL;
         fl_mixer_call call = {.tokens = TOKENS,
-                              .query = c.query,
-                              .key = c.key,
-                              .value = c.value,
-                              .input = c.input,
-                              .output = result.output};
+                              .query = fl_test_array(c.query),
+                              .key = fl_test_array(c.key),
+                              .value = fl_test_array(c.value),
+                              .input = fl_test_array(c.input),
+                              .output = fl_test_array(result.output)};
         fl_memory_fail_at(n);
         fl_status status = fl_mixer_create(c.compute, c.mechanism, FL_CASE_LAYER, &mixer, &error);
         if (status == FL_OK) status = fl_mixer_forward(mixer, &call, &error);
@@ -350,7 +353,7 @@ static void test_state_and_bytes_are_what_the_rule_says(void **state) {
     size_t value_dim = 0, key_dim = 0;
     open_case(&c, "{rule: taylor, window: 4, sinks: 2}");
     fl_mixer *mixer = fl_mixer_case_mixer(&c);
-    assert_non_null(fl_mixer_state(mixer, &value_dim, &key_dim));
+    assert_non_null(fl_test_floats(fl_mixer_state(mixer, &value_dim, &key_dim)));
     assert_int_equal(value_dim, HEAD_DIM + 1);
     assert_int_equal(key_dim, 1 + HEAD_DIM + HEAD_DIM * (HEAD_DIM + 1) / 2);
     assert_int_equal(fl_mixer_state_bytes(mixer), HEADS * value_dim * key_dim * sizeof(float));
@@ -359,7 +362,7 @@ static void test_state_and_bytes_are_what_the_rule_says(void **state) {
     fl_mixer_case_close(&c);
     open_case(&c, "{rule: none}");
     mixer = fl_mixer_case_mixer(&c);
-    assert_null(fl_mixer_state(mixer, &value_dim, &key_dim));
+    assert_null(fl_test_floats(fl_mixer_state(mixer, &value_dim, &key_dim)));
     assert_int_equal(fl_mixer_state_bytes(mixer), 0);
     fl_case_result result = fl_mixer_case_run(&c, FL_RECURRENCE_AUTO, 1);
     for (size_t i = 0; i < fl_mixer_case_floats(&c); i++) assert_true(result.output[i] == 0.0f);

@@ -96,13 +96,14 @@ static void check(const char *yaml, fl_recurrence_mode mode) {
     c.weights = fl_test_block(queries, sizeof(float));
     for (size_t i = 0; i < queries; i++) c.weights[i] = (float)fl_random_normal(&c.random);
     fl_mixer_call call = {.tokens = TOKENS,
-                          .query = inputs->query,
-                          .key = inputs->key,
-                          .value = inputs->value,
-                          .input = inputs->input,
+                          .query = fl_test_array(inputs->query),
+                          .key = fl_test_array(inputs->key),
+                          .value = fl_test_array(inputs->value),
+                          .input = fl_test_array(inputs->input),
                           .mode = mode};
-    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, c.weights, query, key,
-                           value, input, block, &error),
+    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, fl_test_array(c.weights),
+                           fl_test_array(query), fl_test_array(key), fl_test_array(value),
+                           fl_test_array(input), fl_test_array(block), &error),
          &error);
     bool flipped = false;
     loss(&c, &flipped);
@@ -117,8 +118,9 @@ static void check(const char *yaml, fl_recurrence_mode mode) {
     }
     /* Parameters alone, into a block that is not empty. */
     for (size_t i = 0; i < parameters; i++) again[i] = block[i];
-    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, c.weights, NULL, NULL,
-                           NULL, NULL, again, &error),
+    must(fl_mixer_backward(inputs->compute, inputs->mechanism, FL_CASE_LAYER, &call, fl_test_array(c.weights),
+                           fl_array_none, fl_array_none, fl_array_none, fl_array_none, fl_test_array(again),
+                           &error),
          &error);
     for (size_t i = 0; i < parameters; i++) {
         assert_true(fabs(again[i] - 2.0 * block[i]) <= 1e-4 * (fabs(block[i]) + 1e-3));
@@ -274,15 +276,19 @@ static void test_a_rule_with_its_own_step_has_gradients_of_its_own_parameters(vo
     fl_mixer_case c;
     fl_error error;
     fl_mixer_case_open(&c, &rule, "{rule: scaled, window: 2, sinks: 1}", 4, 2, 5, TOKENS, 0.8, 4);
-    fl_mixer_call call = {
-        .tokens = TOKENS, .query = c.query, .key = c.key, .value = c.value, .input = c.input};
+    fl_mixer_call call = {.tokens = TOKENS,
+                          .query = fl_test_array(c.query),
+                          .key = fl_test_array(c.key),
+                          .value = fl_test_array(c.value),
+                          .input = fl_test_array(c.input)};
     size_t count = c.mechanism->layer_floats;
     float *weights = fl_test_block(fl_mixer_case_floats(&c), sizeof(float)),
           *gradient = fl_test_block(count, sizeof(float));
     float *parameter = c.mechanism->layer[FL_CASE_LAYER];
     for (size_t i = 0; i < fl_mixer_case_floats(&c); i++) weights[i] = (float)(i % 7) - 3.0f;
-    must(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, weights, NULL, NULL, NULL, NULL,
-                           gradient, &error),
+    must(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, fl_test_array(weights),
+                           fl_array_none, fl_array_none, fl_array_none, fl_array_none,
+                           fl_test_array(gradient), &error),
          &error);
     assert_int_equal(count, 2 * 4 * 5);
     for (size_t i = 0; i < count; i++) {
@@ -312,9 +318,14 @@ static void test_a_rule_without_a_derivative_is_refused_by_name(void **state) {
     rule.own.write_backward = NULL;
     rule.own.read_backward = NULL;
     fl_mixer_case_open(&c, &rule, "{rule: oja}", 2, 1, 4, 3, 1.0, 1);
-    fl_mixer_call call = {.tokens = 3, .query = c.query, .key = c.key, .value = c.value, .input = c.input};
-    assert_int_equal(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, c.query, NULL, NULL,
-                                       NULL, NULL, NULL, &error),
+    fl_mixer_call call = {.tokens = 3,
+                          .query = fl_test_array(c.query),
+                          .key = fl_test_array(c.key),
+                          .value = fl_test_array(c.value),
+                          .input = fl_test_array(c.input)};
+    assert_int_equal(fl_mixer_backward(c.compute, c.mechanism, FL_CASE_LAYER, &call, fl_test_array(c.query),
+                                       fl_array_none, fl_array_none, fl_array_none, fl_array_none,
+                                       fl_array_none, &error),
                      FL_ERROR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "oja"));
     fl_mixer_case_close(&c);

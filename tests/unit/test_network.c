@@ -8,6 +8,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/engine/network.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
@@ -22,15 +23,15 @@ static void test_vectors_are_widened_and_absent_ones_are_null(void **state) {
     float expected[64];
     for (size_t l = 0; l < model->config.layers; l++) {
         fl_tensor_widen_row(&model->layers[l].input_norm, 0, expected);
-        assert_memory_equal(network->layers[l].input_norm, expected, sizeof expected);
+        assert_memory_equal(fl_test_floats(network->layers[l].input_norm), expected, sizeof expected);
         assert_int_equal(model->layers[l].key_norm.columns, 32);
         fl_tensor_widen_row(&model->layers[l].key_norm, 0, expected);
-        assert_memory_equal(network->layers[l].key_norm, expected, 32 * sizeof(float));
-        assert_null(network->layers[l].query_bias);
-        assert_null(network->layers[l].down_bias);
+        assert_memory_equal(fl_test_floats(network->layers[l].key_norm), expected, 32 * sizeof(float));
+        assert_null(fl_test_floats(network->layers[l].query_bias));
+        assert_null(fl_test_floats(network->layers[l].down_bias));
     }
     fl_tensor_widen_row(&model->final_norm, 0, expected);
-    assert_memory_equal(network->final_norm, expected, sizeof expected);
+    assert_memory_equal(fl_test_floats(network->final_norm), expected, sizeof expected);
     fl_test_network_close(&under_test);
 }
 
@@ -57,7 +58,7 @@ static void test_logits_are_the_head_times_the_hidden_state(void **state) {
     fl_tiny_model_write(directory, &options);
     fl_test_network under_test = fl_test_network_open(directory, 1);
     for (size_t e = 0; e < 2 * E; e++) hidden[e] = e < E ? 1.0f : (e == E ? 2.0f : 0.0f);
-    fl_network_logits(under_test.network, 2, hidden, logits);
+    fl_network_logits(under_test.network, 2, fl_test_array(hidden), fl_test_array(logits));
     double expected[2 * VOCABULARY];
     for (size_t v = 0; v < VOCABULARY; v++) {
         expected[v] = (double)v * 0.5 * E + E * (E - 1) / 2.0;

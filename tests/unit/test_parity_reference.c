@@ -11,6 +11,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/engine/session.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
@@ -28,9 +29,9 @@ static fl_status keep_streams(void *context, const fl_layer_view *view, fl_error
     fl_streams *streams = context;
     size_t at = (view->layer * streams->tokens + view->first_position) * streams->width;
     size_t bytes = view->tokens * streams->width * sizeof(float);
-    memcpy(streams->input + at, view->attention_input, bytes);
-    memcpy(streams->output + at, view->attention_output, bytes);
-    memcpy(streams->residual + at, view->residual, bytes);
+    memcpy(streams->input + at, fl_test_floats(view->attention_input), bytes);
+    memcpy(streams->output + at, fl_test_floats(view->attention_output), bytes);
+    memcpy(streams->residual + at, fl_test_floats(view->residual), bytes);
     return FL_OK;
 }
 
@@ -57,8 +58,10 @@ static void compare_sequence(const fl_test_network *under_test, const fl_checkpo
     assert_int_equal(FL_ALLOCATE(&logits, tokens * config->vocabulary, NULL), FL_OK);
     assert_int_equal(fl_session_create(under_test->network, NULL, &session, NULL), FL_OK);
     fl_session_observer observer = {keep_streams, &streams};
-    assert_int_equal(fl_session_forward(session, ids, tokens, embedding, hidden, &observer, NULL), FL_OK);
-    fl_network_logits(under_test->network, tokens, hidden, logits);
+    assert_int_equal(fl_session_forward(session, ids, tokens, fl_test_array(embedding), fl_test_array(hidden),
+                                        &observer, NULL),
+                     FL_OK);
+    fl_network_logits(under_test->network, tokens, fl_test_array(hidden), fl_test_array(logits));
 
     char name[64];
     compare_part(reference, "logits", batch, logits, tokens * config->vocabulary);
@@ -173,8 +176,10 @@ static void test_models_of_k_quants_match(void **state) {
         assert_int_equal(FL_ALLOCATE(&hidden, tokens * under_test.model->config.model_dim, NULL), FL_OK);
         assert_int_equal(FL_ALLOCATE(&logits, tokens * vocabulary, NULL), FL_OK);
         assert_int_equal(fl_session_create(under_test.network, NULL, &session, NULL), FL_OK);
-        assert_int_equal(fl_session_forward(session, ids, tokens, NULL, hidden, NULL, NULL), FL_OK);
-        fl_network_logits(under_test.network, tokens, hidden, logits);
+        assert_int_equal(
+            fl_session_forward(session, ids, tokens, fl_array_none, fl_test_array(hidden), NULL, NULL),
+            FL_OK);
+        fl_network_logits(under_test.network, tokens, fl_test_array(hidden), fl_test_array(logits));
         for (size_t p = 0; p < places; p++)
             fl_assert_near(logits + (size_t)positions[p] * vocabulary, expected + p * vocabulary, vocabulary,
                            ROUNDED, mixes[i]);

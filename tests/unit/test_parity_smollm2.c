@@ -12,6 +12,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/engine/session.h"
+#include "tests/support/arrays.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
 
@@ -91,8 +92,10 @@ static void compare_prompt(const fl_test_network *under_test, const fl_checkpoin
     assert_int_equal(FL_ALLOCATE(&hidden, prompt.tokens * under_test->model->config.model_dim, NULL), FL_OK);
     assert_int_equal(FL_ALLOCATE(&logits, prompt.tokens * prompt.vocabulary, NULL), FL_OK);
     assert_int_equal(fl_session_create(under_test->network, NULL, &session, NULL), FL_OK);
-    assert_int_equal(fl_session_forward(session, ids, prompt.tokens, NULL, hidden, NULL, NULL), FL_OK);
-    fl_network_logits(under_test->network, prompt.tokens, hidden, logits);
+    assert_int_equal(
+        fl_session_forward(session, ids, prompt.tokens, fl_array_none, fl_test_array(hidden), NULL, NULL),
+        FL_OK);
+    fl_network_logits(under_test->network, prompt.tokens, fl_test_array(hidden), fl_test_array(logits));
     compare_positions(&prompt, logits);
     compare_all_tokens(&prompt, logits);
     printf("worst: %s logit %.2g, token log probability %.2g\n", name, prompt.worst_logit,

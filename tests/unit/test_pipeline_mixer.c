@@ -13,6 +13,7 @@
 
 #include "attn_variants/mixer_parts.h"
 #include "harness/base/memory.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 
@@ -247,7 +248,7 @@ static void compare_state(const case_run *run, const fl_mixer *mixer, size_t lay
     size_t heads = run->common->shape.query_heads, value_dim = 0, key_dim = 0;
     size_t head_floats = run->common->shape.head_dim * run->common->shape.head_dim;
     if (!fl_fixture_has(run->file, name)) return;
-    const float *state = fl_mixer_state(mixer, &value_dim, &key_dim);
+    const float *state = fl_test_floats(fl_mixer_state(mixer, &value_dim, &key_dim));
     double *reference = fl_fixture_doubles(run->file, name, NULL, NULL);
     for (size_t head = 0; head < heads; head++) {
         const double *of_head = reference + (layer * heads + head) * head_floats;
@@ -264,12 +265,12 @@ static void forward(case_run *run, fl_mixer *mixer, size_t layer, size_t first, 
     size_t at = layer * TOKENS + first;
     fl_error error;
     fl_mixer_call call = {.tokens = tokens,
-                          .query = run->common->query + at * query_row,
-                          .key = run->common->key + at * key_row,
-                          .value = run->common->value + at * key_row,
-                          .input = run->common->input + at * shape->model_dim,
-                          .output = run->output + first * query_row,
-                          .state_norm = norm,
+                          .query = fl_test_array(run->common->query + at * query_row),
+                          .key = fl_test_array(run->common->key + at * key_row),
+                          .value = fl_test_array(run->common->value + at * key_row),
+                          .input = fl_test_array(run->common->input + at * shape->model_dim),
+                          .output = fl_test_array(run->output + first * query_row),
+                          .state_norm = fl_test_array(norm),
                           .written = written,
                           .mode = mode};
     must(fl_mixer_forward(mixer, &call, &error), &error);
@@ -350,16 +351,19 @@ static void check_debug(const case_run *run, const fl_mixer_block *block) {
         for (size_t head = 0; head < heads; head++) {
             size_t at = (token * heads + head) * head_dim;
             float gate[64];
-            for (size_t i = 0; i < head_dim; i++) gate[i] = expf(block->scratch->projected[FL_PROJECT_GATE][at + i]);
+            for (size_t i = 0; i < head_dim; i++)
+                gate[i] = expf(fl_test_floats(block->scratch->projected[FL_PROJECT_GATE])[at + i]);
             fl_assert_close(gate, expected[3] + at, head_dim, BOUND, names[3]);
-            fl_assert_close(block->scratch->projected[FL_PROJECT_BETA] + at / head_dim, expected[4] + at / head_dim, 1, BOUND,
-                            names[4]);
-            fl_assert_close(block->scratch->query + (head * TOKENS + token) * head_dim, expected[0] + at,
-                            head_dim, BOUND, names[0]);
+            fl_assert_close(fl_test_floats(block->scratch->projected[FL_PROJECT_BETA]) + at / head_dim,
+                            expected[4] + at / head_dim, 1, BOUND, names[4]);
+            fl_assert_close(fl_test_floats(block->scratch->query) + (head * TOKENS + token) * head_dim,
+                            expected[0] + at, head_dim, BOUND, names[0]);
             if (token < plan->variant->sinks || token + window >= TOKENS) continue; /* not in the stream */
-            fl_assert_close(fl_write_row(&plan->layout, &block->stream, FL_WRITE_KEY, head, token + window),
+            fl_assert_close(fl_test_floats(fl_write_row(&plan->layout, &block->stream, FL_WRITE_KEY, head,
+                                                        token + window)),
                             expected[1] + at, head_dim, BOUND, names[1]);
-            fl_assert_close(fl_write_row(&plan->layout, &block->stream, FL_WRITE_VALUE, head, token + window),
+            fl_assert_close(fl_test_floats(fl_write_row(&plan->layout, &block->stream, FL_WRITE_VALUE, head,
+                                                        token + window)),
                             expected[2] + at, head_dim, BOUND, names[2]);
         }
     }
@@ -382,10 +386,10 @@ static void test_the_rule_sees_the_packs_q_k_v_gate_and_beta(void **state) {
             fl_mixer_scratch scratch;
             fl_mixer_block block;
             fl_mixer_call call = {.tokens = TOKENS,
-                                  .query = common.query,
-                                  .key = common.key,
-                                  .value = common.value,
-                                  .input = common.input};
+                                  .query = fl_test_array(common.query),
+                                  .key = fl_test_array(common.key),
+                                  .value = fl_test_array(common.value),
+                                  .input = fl_test_array(common.input)};
             must(fl_mixer_create(run.compute, run.mechanism, 0, &mixer, &error), &error);
             must(fl_mixer_replay(mixer, &call, false, &lent, &scratch, &block, &error), &error);
             check_debug(&run, &block);

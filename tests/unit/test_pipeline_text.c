@@ -13,6 +13,7 @@
 #include "harness/base/memory.h"
 #include "harness/engine/session.h"
 #include "harness/measure/text_evaluation.h"
+#include "tests/support/arrays.h"
 #include "tests/support/fixture.h"
 #include "tests/support/pipeline_pack.h"
 
@@ -210,7 +211,7 @@ static fl_status trace_layer(void *context, const fl_layer_view *view, fl_error 
     size_t written = view->layer * trace->shape->kv_heads * view->tokens;
     for (size_t i = 0; i < trace->shape->kv_heads * view->tokens; i++) trace->written[written + i] = -1;
     if (trace->mixers[view->layer] == NULL) {
-        memcpy(trace->mix + view->layer * width, view->mix, width * sizeof(float));
+        memcpy(trace->mix + view->layer * width, fl_test_floats(view->mix), width * sizeof(float));
         return FL_OK;
     }
     fl_mixer_call call = {.tokens = view->tokens,
@@ -218,7 +219,7 @@ static fl_status trace_layer(void *context, const fl_layer_view *view, fl_error 
                           .key = view->key,
                           .value = view->value,
                           .input = view->attention_input,
-                          .output = trace->mix + view->layer * width,
+                          .output = fl_test_array(trace->mix + view->layer * width),
                           .written = trace->written + written};
     return fl_mixer_forward(trace->mixers[view->layer], &call, error);
 }
@@ -262,7 +263,7 @@ static void compare_states(fl_verdict *verdict, const fl_mixer_trace *trace, con
     assert_int_equal(FL_ALLOCATE(&states, shape[0] * layer, NULL), FL_OK);
     for (size_t l = 0; l < trace->layers; l++) {
         if (trace->mixers[l] == NULL) continue;
-        const float *state = fl_mixer_state(trace->mixers[l], &value_dim, &key_dim);
+        const float *state = fl_test_floats(fl_mixer_state(trace->mixers[l], &value_dim, &key_dim));
         for (size_t h = 0; state != NULL && h < shape[1];
              h++) { /* a normaliser's row comes last and is not in the pack */
             memcpy(states + l * layer + h * shape[2] * shape[3], state + h * value_dim * key_dim,
@@ -292,7 +293,8 @@ static void trace_case(fl_verdict *verdict, const fl_pipeline_pack *pack, const 
     fl_session_observer observer = {trace_layer, &trace};
     fl_error error = {0};
     assert_int_equal(fl_session_create(network, NULL, &session, NULL), FL_OK);
-    if (fl_session_forward(session, sequences.ids[0], tokens, NULL, NULL, &observer, &error) != FL_OK) {
+    if (fl_session_forward(session, sequences.ids[0], tokens, fl_array_none, fl_array_none, &observer,
+                           &error) != FL_OK) {
         fail_msg("%s: %s", config->name, error.message);
     }
     char name[64];

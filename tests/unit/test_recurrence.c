@@ -10,6 +10,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/compute/compute.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/every_table.h"
 #include "tests/support/fixture.h"
@@ -42,9 +43,9 @@ static void check_case(fl_compute *compute, fl_recurrence_case *c, double bound,
     size_t state = c->call.heads * c->call.value_dim * c->call.key_dim;
     fl_case_rewind(c);
     run(compute, &c->call);
-    fl_assert_close(c->call.output, c->output, c->call.heads * c->call.steps * c->call.value_dim, bound,
-                    what);
-    fl_assert_close(c->call.state, c->state, state, bound, what);
+    fl_assert_close(fl_test_floats(c->call.output), c->output,
+                    c->call.heads * c->call.steps * c->call.value_dim, bound, what);
+    fl_assert_close(fl_test_floats(c->call.state), c->state, state, bound, what);
 }
 
 static void test_both_forms_equal_the_definition_for_every_transition(void **unused) {
@@ -82,10 +83,10 @@ static double distance(fl_compute *compute, fl_recurrence_case *c, fl_recurrence
     c->call.mode = mode;
     fl_case_rewind(c);
     run(compute, &c->call);
-    fl_difference output =
-        fl_compare_floats(c->call.output, c->output, c->call.heads * c->call.steps * c->call.value_dim);
-    fl_difference state =
-        fl_compare_floats(c->call.state, c->state, c->call.heads * c->call.value_dim * c->call.key_dim);
+    fl_difference output = fl_compare_floats(fl_test_floats(c->call.output), c->output,
+                                             c->call.heads * c->call.steps * c->call.value_dim);
+    fl_difference state = fl_compare_floats(fl_test_floats(c->call.state), c->state,
+                                            c->call.heads * c->call.value_dim * c->call.key_dim);
     assert_int_equal(output.not_finite + state.not_finite, 0);
     return fmax(output.relative, state.relative);
 }
@@ -133,22 +134,23 @@ static void run_part(fl_compute *compute, const fl_recurrence_case *c, size_t fr
     const fl_recurrence_call *call = &c->call;
     const fl_recurrence_inputs *in = &call->inputs;
     size_t h = call->heads, t = call->steps, dk = call->key_dim, dv = call->value_dim, n = to - from;
-    float *parts[] = {
-        slice(in->query, h, t, dk, from, to),
-        slice(in->key, h, t, dk, from, to),
-        slice(in->value, h, t, dv, from, to),
-        slice(in->log_decay, h, t, call->transition.decay == FL_DECAY_CHANNEL ? dk : 1, from, to),
-        slice(in->erase_strength, h, t, 1, from, to),
-        slice(in->erase_read, h, t, dk, from, to),
-        slice(in->erase_write, h, t, dk, from, to),
-        slice(in->write, h, t, 1, from, to)};
+    float *parts[] = {slice(fl_test_floats(in->query), h, t, dk, from, to),
+                      slice(fl_test_floats(in->key), h, t, dk, from, to),
+                      slice(fl_test_floats(in->value), h, t, dv, from, to),
+                      slice(fl_test_floats(in->log_decay), h, t,
+                            call->transition.decay == FL_DECAY_CHANNEL ? dk : 1, from, to),
+                      slice(fl_test_floats(in->erase_strength), h, t, 1, from, to),
+                      slice(fl_test_floats(in->erase_read), h, t, dk, from, to),
+                      slice(fl_test_floats(in->erase_write), h, t, dk, from, to),
+                      slice(fl_test_floats(in->write), h, t, 1, from, to)};
     fl_recurrence_call part = *call;
     part.steps = n;
-    part.inputs = (fl_recurrence_inputs){parts[0], parts[1], parts[2], parts[3],
-                                         parts[4], parts[5], parts[6], parts[7]};
+    part.inputs = (fl_recurrence_inputs){
+        fl_test_array(parts[0]), fl_test_array(parts[1]), fl_test_array(parts[2]), fl_test_array(parts[3]),
+        fl_test_array(parts[4]), fl_test_array(parts[5]), fl_test_array(parts[6]), fl_test_array(parts[7])};
     float *own = NULL;
     assert_int_equal(FL_ALLOCATE(&own, h * n * dv, NULL), FL_OK);
-    part.output = own;
+    part.output = fl_test_array(own);
     run(compute, &part);
     for (size_t i = 0; i < h; i++)
         memcpy(output + (i * t + from) * dv, own + i * n * dv, n * dv * sizeof *own);
@@ -175,7 +177,8 @@ static void test_a_sequence_cut_anywhere_gives_the_same_result(void **unused) {
             fl_case_rewind(&c);
             for (size_t i = 0; i < 4; i++) run_part(compute, &c, cuts[i], cuts[i + 1], output);
             fl_assert_close(output, c.output, count, 1e-5, "cut sequence");
-            fl_assert_close(c.call.state, c.state, 2 * 32 * 33, 1e-5, "state after a cut sequence");
+            fl_assert_close(fl_test_floats(c.call.state), c.state, 2 * 32 * 33, 1e-5,
+                            "state after a cut sequence");
         }
         fl_memory_free(output);
         fl_case_destroy(&c);
@@ -199,10 +202,10 @@ static void test_a_null_write_leaves_the_state_bit_for_bit(void **unused) {
         float *output = NULL;
         assert_int_equal(FL_ALLOCATE(&output, 2 * 200 * 20, NULL), FL_OK);
         run_part(compute, &c, 10, 60, output);
-        assert_memory_equal(c.call.state, c.entry_state, size * sizeof(float));
+        assert_memory_equal(fl_test_floats(c.call.state), c.entry_state, size * sizeof(float));
         c.call.mode = FL_RECURRENCE_CHUNK;
         run_part(compute, &c, 10, 60, output);
-        fl_difference d = fl_compare_float_floats(c.call.state, c.entry_state, size);
+        fl_difference d = fl_compare_float_floats(fl_test_floats(c.call.state), c.entry_state, size);
         assert_true(d.relative < 1e-6);
         fl_memory_free(output);
         fl_case_destroy(&c);
@@ -219,7 +222,7 @@ static void test_state_norms_are_the_norms_of_the_states(void **unused) {
     fl_case_create(&c, &random, transitions[5], FL_CASE_BENIGN, 3, 70, 32, 24);
     fl_case_expect(&c);
     float norm[3 * 70];
-    c.call.state_norm = norm;
+    c.call.state_norm = fl_test_array(norm);
     c.call.mode = FL_RECURRENCE_CHUNK;
     check_case(compute, &c, 1e-5, "with norms");
     fl_assert_close(norm, c.norm, 3 * 70, 1e-6, "state norms");
@@ -237,13 +240,13 @@ static void test_only_the_state_may_be_wanted(void **unused) {
         fl_case_create(&c, &random, transitions[k], FL_CASE_BENIGN, 2, 100, 40, 24);
         fl_case_expect(&c);
         fl_recurrence_call call = c.call;
-        call.output = NULL;
-        call.inputs.query = NULL;
+        call.output = fl_array_none;
+        call.inputs.query = fl_array_none;
         for (int mode = FL_RECURRENCE_STEP; mode <= FL_RECURRENCE_CHUNK; mode++) {
             call.mode = (fl_recurrence_mode)mode;
             fl_case_rewind(&c);
             run(compute, &call);
-            fl_assert_close(call.state, c.state, 2 * 24 * 40, 1e-5, "state alone");
+            fl_assert_close(fl_test_floats(call.state), c.state, 2 * 24 * 40, 1e-5, "state alone");
         }
         fl_case_destroy(&c);
     }
@@ -264,17 +267,19 @@ static void test_thread_counts_agree_and_equal_counts_are_bit_identical(void **u
         for (size_t repeat = 0; repeat < 2; repeat++) {
             fl_case_rewind(&c);
             run(compute, &c.call);
-            fl_difference d = fl_compare_float_floats(c.call.output, first, count);
-            if (threads == 1 && repeat == 0) memcpy(first, c.call.output, count * sizeof *first);
+            fl_difference d = fl_compare_float_floats(fl_test_floats(c.call.output), first, count);
+            if (threads == 1 && repeat == 0)
+                memcpy(first, fl_test_floats(c.call.output), count * sizeof *first);
             if (threads > 1 || repeat > 0) assert_true(d.relative <= 1e-5);
-            if (repeat == 1 && threads == 1) assert_memory_equal(c.call.output, first, count * sizeof *first);
+            if (repeat == 1 && threads == 1)
+                assert_memory_equal(fl_test_floats(c.call.output), first, count * sizeof *first);
         }
         float *again = NULL;
         assert_int_equal(FL_ALLOCATE(&again, count, NULL), FL_OK);
-        memcpy(again, c.call.output, count * sizeof *again);
+        memcpy(again, fl_test_floats(c.call.output), count * sizeof *again);
         fl_case_rewind(&c);
         run(compute, &c.call);
-        assert_memory_equal(c.call.output, again, count * sizeof *again);
+        assert_memory_equal(fl_test_floats(c.call.output), again, count * sizeof *again);
         fl_memory_free(again);
         fl_compute_destroy(compute);
     }
@@ -291,15 +296,15 @@ static void test_a_missing_input_is_named(void **unused) {
     fl_case_create(&c, &random, transitions[8], FL_CASE_BENIGN, 1, 4, 8, 8);
     fl_error error = {0};
     fl_recurrence_call call = c.call;
-    call.inputs.erase_read = NULL;
+    call.inputs.erase_read = fl_array_none;
     assert_int_equal(compute->ops->recurrence(compute, &call, &error), FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "erase_read"));
     call = c.call;
-    call.inputs.log_decay = NULL;
+    call.inputs.log_decay = fl_array_none;
     assert_int_equal(compute->ops->recurrence(compute, &call, &error), FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "log_decay"));
     call = c.call;
-    call.inputs.query = NULL;
+    call.inputs.query = fl_array_none;
     assert_int_equal(compute->ops->recurrence(compute, &call, &error), FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "query"));
     fl_case_destroy(&c);
@@ -341,22 +346,22 @@ static void check_pack_rule(fl_compute *compute, const fl_checkpoint *pack, cons
     double *output = fl_fixture_doubles(pack, name, &outputs, NULL);
     fl_recurrence_call call = {
         .transition = rule->transition, .heads = 3, .steps = 150, .key_dim = 32, .value_dim = 48};
-    call.inputs = (fl_recurrence_inputs){.query = query,
-                                         .key = key,
-                                         .value = value,
-                                         .log_decay = decay,
-                                         .erase_strength = rule->strength ? beta : NULL,
-                                         .write = rule->write ? beta : write};
+    call.inputs = (fl_recurrence_inputs){.query = fl_test_array(query),
+                                         .key = fl_test_array(key),
+                                         .value = fl_test_array(value),
+                                         .log_decay = fl_test_array(decay),
+                                         .erase_strength = fl_test_array(rule->strength ? beta : NULL),
+                                         .write = fl_test_array(rule->write ? beta : write)};
     assert_int_equal(states, 3 * 48 * 32);
     assert_int_equal(outputs, 3 * 150 * 48);
-    assert_int_equal(FL_ALLOCATE(&call.state, states, NULL), FL_OK);
-    assert_int_equal(FL_ALLOCATE(&call.output, outputs, NULL), FL_OK);
+    call.state = fl_test_array(fl_test_block(states, sizeof(float)));
+    call.output = fl_test_array(fl_test_block(outputs, sizeof(float)));
     for (int mode = FL_RECURRENCE_STEP; mode <= FL_RECURRENCE_CHUNK; mode++) {
-        memset(call.state, 0, states * sizeof(float));
+        memset(fl_test_floats(call.state), 0, states * sizeof(float));
         call.mode = (fl_recurrence_mode)mode;
         run(compute, &call);
-        fl_assert_close(call.output, output, outputs, 1e-5, rule->rule);
-        fl_assert_close(call.state, state, states, 1e-5, rule->rule);
+        fl_assert_close(fl_test_floats(call.output), output, outputs, 1e-5, rule->rule);
+        fl_assert_close(fl_test_floats(call.state), state, states, 1e-5, rule->rule);
     }
     void *const blocks[] = {(void *)(uintptr_t)query,
                             (void *)(uintptr_t)key,
@@ -366,8 +371,8 @@ static void check_pack_rule(fl_compute *compute, const fl_checkpoint *pack, cons
                             write,
                             state,
                             output,
-                            call.state,
-                            call.output};
+                            fl_test_floats(call.state),
+                            fl_test_floats(call.output)};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fl_memory_free(blocks[i]);
 }
 

@@ -37,8 +37,11 @@ static void members(const backward_case *b, float *lists[MEMBERS], size_t counts
     const fl_recurrence_call *c = &b->forward.call;
     const fl_recurrence_gradients *g = &b->call.gradients;
     size_t tokens = c->heads * c->steps, keys = tokens * c->key_dim;
-    float *const all[MEMBERS] = {g->query,      g->key,         g->value, g->log_decay,    g->erase_strength,
-                                 g->erase_read, g->erase_write, g->write, g->initial_state};
+    float *const all[MEMBERS] = {fl_test_floats(g->query),          fl_test_floats(g->key),
+                                 fl_test_floats(g->value),          fl_test_floats(g->log_decay),
+                                 fl_test_floats(g->erase_strength), fl_test_floats(g->erase_read),
+                                 fl_test_floats(g->erase_write),    fl_test_floats(g->write),
+                                 fl_test_floats(g->initial_state)};
     size_t width = c->transition.decay == FL_DECAY_CHANNEL ? c->key_dim : 1;
     const size_t sizes[MEMBERS] = {
         keys, keys, tokens * c->value_dim, tokens * width, tokens, keys, keys, tokens, b->states};
@@ -66,23 +69,25 @@ static void case_create(backward_case *b, fl_random *random, fl_transition trans
                                             .key_dim = key_dim,
                                             .value_dim = value_dim,
                                             .inputs = b->forward.call.inputs,
-                                            .initial_state = b->forward.entry_state,
-                                            .gradient_output = gradient_output,
-                                            .gradient_final_state = gradient_state};
+                                            .initial_state = fl_test_array(b->forward.entry_state),
+                                            .gradient_output = fl_test_array(gradient_output),
+                                            .gradient_final_state = fl_test_array(gradient_state)};
     size_t keys = heads * steps * key_dim, tokens = heads * steps;
     fl_recurrence_gradients *g = &b->call.gradients;
-    g->query = fl_test_block(keys, sizeof(float));
-    g->key = fl_test_block(keys, sizeof(float));
-    g->value = fl_test_block(tokens * value_dim, sizeof(float));
-    g->write = fl_test_block(tokens, sizeof(float));
-    g->initial_state = fl_test_block(b->states, sizeof(float));
+    g->query = fl_test_array(fl_test_block(keys, sizeof(float)));
+    g->key = fl_test_array(fl_test_block(keys, sizeof(float)));
+    g->value = fl_test_array(fl_test_block(tokens * value_dim, sizeof(float)));
+    g->write = fl_test_array(fl_test_block(tokens, sizeof(float)));
+    g->initial_state = fl_test_array(fl_test_block(b->states, sizeof(float)));
     if (transition.decay != FL_DECAY_NONE) {
-        g->log_decay = fl_test_block(transition.decay == FL_DECAY_CHANNEL ? keys : tokens, sizeof(float));
+        g->log_decay =
+            fl_test_array(fl_test_block(transition.decay == FL_DECAY_CHANNEL ? keys : tokens, sizeof(float)));
     }
-    if (transition.erase != FL_ERASE_NONE) g->erase_strength = fl_test_block(tokens, sizeof(float));
+    if (transition.erase != FL_ERASE_NONE)
+        g->erase_strength = fl_test_array(fl_test_block(tokens, sizeof(float)));
     if (transition.erase == FL_ERASE_DIRECTIONS) {
-        g->erase_read = fl_test_block(keys, sizeof(float));
-        g->erase_write = fl_test_block(keys, sizeof(float));
+        g->erase_read = fl_test_array(fl_test_block(keys, sizeof(float)));
+        g->erase_write = fl_test_array(fl_test_block(keys, sizeof(float)));
     }
 }
 
@@ -91,8 +96,8 @@ static void case_destroy(backward_case *b) {
     size_t counts[MEMBERS];
     members(b, lists, counts);
     for (size_t i = 0; i < MEMBERS; i++) fl_memory_free(lists[i]);
-    fl_memory_free((void *)(uintptr_t)b->call.gradient_output);
-    fl_memory_free((void *)(uintptr_t)b->call.gradient_final_state);
+    fl_memory_free((void *)(uintptr_t)fl_test_floats(b->call.gradient_output));
+    fl_memory_free((void *)(uintptr_t)fl_test_floats(b->call.gradient_final_state));
     fl_case_destroy(&b->forward);
 }
 
@@ -107,8 +112,10 @@ static double loss(const backward_case *b, const double *entry, double *state, d
     memcpy(state, entry, b->states * sizeof *state);
     fl_reference_recurrence(&b->forward.streams[0], state, output, NULL);
     double sum = 0.0;
-    for (size_t i = 0; i < b->outputs; i++) sum += (double)b->call.gradient_output[i] * output[i];
-    for (size_t i = 0; i < b->states; i++) sum += (double)b->call.gradient_final_state[i] * state[i];
+    for (size_t i = 0; i < b->outputs; i++)
+        sum += (double)fl_test_floats(b->call.gradient_output)[i] * output[i];
+    for (size_t i = 0; i < b->states; i++)
+        sum += (double)fl_test_floats(b->call.gradient_final_state)[i] * state[i];
     return sum;
 }
 
@@ -235,19 +242,19 @@ static void test_gradients_that_are_not_wanted_and_empty_sequences(void **unused
     run(compute, &b, FL_RECURRENCE_AUTO);
     float *value = fl_test_block(2 * 90 * 8, sizeof *value);
     fl_recurrence_backward_call call = b.call;
-    call.gradients = (fl_recurrence_gradients){.value = value};
+    call.gradients = (fl_recurrence_gradients){.value = fl_test_array(value)};
     for (int mode = FL_RECURRENCE_AUTO; mode <= FL_RECURRENCE_CHUNK; mode++) {
         call.mode = (fl_recurrence_mode)mode;
         assert_int_equal(compute->ops->recurrence_backward(compute, &call, NULL), FL_OK);
-        fl_difference d = fl_compare_float_floats(value, b.call.gradients.value, 2 * 90 * 8);
+        fl_difference d = fl_compare_float_floats(value, fl_test_floats(b.call.gradients.value), 2 * 90 * 8);
         assert_true(d.relative < 1e-5);
     }
     call = b.call;
     call.steps = 0;
     call.gradients = (fl_recurrence_gradients){.initial_state = b.call.gradients.initial_state};
     assert_int_equal(compute->ops->recurrence_backward(compute, &call, NULL), FL_OK);
-    assert_memory_equal(b.call.gradients.initial_state, b.call.gradient_final_state,
-                        b.states * sizeof(float));
+    assert_memory_equal(fl_test_floats(b.call.gradients.initial_state),
+                        fl_test_floats(b.call.gradient_final_state), b.states * sizeof(float));
     fl_memory_free(value);
     case_destroy(&b);
     fl_compute_destroy(compute);
@@ -262,11 +269,11 @@ static void test_failures_are_reported(void **unused) {
     case_create(&b, &random, (fl_transition){FL_DECAY_NONE, FL_ERASE_KEY}, FL_CASE_BENIGN, 1, 20, 8, 8);
     fl_error error = {0};
     fl_recurrence_backward_call call = b.call;
-    call.gradient_output = NULL;
+    call.gradient_output = fl_array_none;
     assert_int_equal(compute->ops->recurrence_backward(compute, &call, &error), FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "gradient_output"));
     call = b.call;
-    call.inputs.erase_strength = NULL;
+    call.inputs.erase_strength = fl_array_none;
     assert_int_equal(compute->ops->recurrence_backward(compute, &call, &error), FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "erase_strength"));
     fl_memory_fail_at(1);

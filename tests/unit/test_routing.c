@@ -16,6 +16,7 @@
 #include "attn_variants/mixer.h"
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 
@@ -175,10 +176,10 @@ static void run_layer(const fl_checkpoint *file, const layer_case *chosen, size_
     must(FL_ALLOCATE(&written, kv_heads * tokens, &error), &error);
     for (size_t at = 0; at < tokens; at += piece) {
         fl_mixer_call call = {.tokens = at + piece <= tokens ? piece : tokens - at,
-                              .query = query + at * heads * head_dim,
-                              .key = key + at * kv_heads * head_dim,
-                              .value = value + at * kv_heads * head_dim,
-                              .output = output + at * heads * head_dim,
+                              .query = fl_test_array(query + at * heads * head_dim),
+                              .key = fl_test_array(key + at * kv_heads * head_dim),
+                              .value = fl_test_array(value + at * kv_heads * head_dim),
+                              .output = fl_test_array(output + at * heads * head_dim),
                               .written = piece >= tokens ? written : NULL};
         must(fl_mixer_forward(mixer, &call, &error), &error);
     }
@@ -193,7 +194,7 @@ static void run_layer(const fl_checkpoint *file, const layer_case *chosen, size_
     snprintf(name, sizeof name, "%s.state", chosen->name);
     expected = fl_fixture_doubles(file, name, NULL, NULL);
     size_t value_dim = 0, key_dim = 0;
-    const float *final = fl_mixer_state(mixer, &value_dim, &key_dim);
+    const float *final = fl_test_floats(fl_mixer_state(mixer, &value_dim, &key_dim));
     for (size_t head = 0; head < heads; head++) {
         fl_assert_close(final + head * value_dim * key_dim, expected + head * head_dim * key_dim,
                         head_dim * key_dim, 1e-4, name);

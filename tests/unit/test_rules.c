@@ -12,6 +12,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
+#include "tests/support/arrays.h"
 #include "tests/support/command_fixture.h"
 #include "tests/support/fixture.h"
 #include "tests/support/mixer_case.h"
@@ -221,14 +222,14 @@ static void run_pack_rule(const fl_checkpoint *file, fl_compute *compute, const 
                                .steps = STEPS,
                                .key_dim = KEY_DIM,
                                .value_dim = VALUE_DIM,
-                               .inputs = {.query = queries,
-                                          .key = keys,
-                                          .value = value,
-                                          .log_decay = log_decay,
-                                          .erase_strength = strength,
-                                          .write = rule->has_write ? write : NULL},
-                               .state = final,
-                               .output = output};
+                               .inputs = {.query = fl_test_array(queries),
+                                          .key = fl_test_array(keys),
+                                          .value = fl_test_array(value),
+                                          .log_decay = fl_test_array(log_decay),
+                                          .erase_strength = fl_test_array(strength),
+                                          .write = fl_test_array(rule->has_write ? write : NULL)},
+                               .state = fl_test_array(final),
+                               .output = fl_test_array(output)};
     must(compute->ops->recurrence(compute, &call, &error), &error);
     char name[32];
     snprintf(name, sizeof name, "%s.o", names->pack);

@@ -13,6 +13,7 @@
 #include "harness/base/memory.h"
 #include "harness/base/random.h"
 #include "harness/engine/session.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
@@ -56,8 +57,8 @@ static fl_session *open_session(const fl_bench *bench, const fl_mechanism *mecha
 static void append(fl_session *session, const fl_bench *bench, size_t tokens, float *hidden) {
     fl_error error = {0};
     size_t first = fl_session_position(session);
-    fl_status status =
-        fl_session_forward(session, bench->ids + first, tokens, NULL, hidden + first * E, NULL, &error);
+    fl_status status = fl_session_forward(session, bench->ids + first, tokens, fl_array_none,
+                                          fl_test_array(hidden + first * E), NULL, &error);
     if (status != FL_OK) fail_msg("%s", error.message);
 }
 
@@ -196,14 +197,15 @@ static void check_branches(fl_bench *bench, const fl_mechanism *mechanism, size_
     append(session, bench, prefix, bench->pieces);
     for (size_t i = 0; i < COUNT; at += lengths[i++])
         memcpy(ids + at, bench->ids + 200 + 100 * i, lengths[i] * sizeof *ids);
-    const fl_session_branches branches = {COUNT, lengths, ids, 6, rows, hidden, written};
+    const fl_session_branches branches = {COUNT, lengths, ids, 6, rows, fl_test_array(hidden), written};
     for (size_t again = 0; again < 2; again++) { /* the first time leaves the session as it was */
         if (fl_session_forward_branches(session, &branches, &error) != FL_OK) fail_msg("%s", error.message);
         assert_int_equal(fl_session_position(session), prefix);
         at = 0;
         for (size_t i = 0; i < COUNT; at += lengths[i++]) {
             assert_int_equal(fl_session_fork(session, &fork, NULL), FL_OK);
-            assert_int_equal(fl_session_forward(fork, ids + at, lengths[i], NULL, whole + at * E, NULL, NULL),
+            assert_int_equal(fl_session_forward(fork, ids + at, lengths[i], fl_array_none,
+                                                fl_test_array(whole + at * E), NULL, NULL),
                              FL_OK);
             assert_int_equal(written[i], fl_session_tokens_written(fork));
             fl_session_destroy(fork);
@@ -246,11 +248,13 @@ static void test_chosen_rows_are_those_of_the_whole(void **state) {
     fl_bench bench = set_up(NULL, NULL);
     fl_session *whole = open_session(&bench, NULL), *session = open_session(&bench, NULL);
     append(whole, &bench, LONG, bench.whole);
-    assert_int_equal(fl_session_forward_rows(session, bench.ids, LONG, rows, 6, hidden, NULL), FL_OK);
+    assert_int_equal(fl_session_forward_rows(session, bench.ids, LONG, rows, 6, fl_test_array(hidden), NULL),
+                     FL_OK);
     for (size_t i = 0; i < 6; i++) assert_same(hidden + i * E, bench.whole + rows[i] * E, 1, "chosen rows");
     fl_session_reset(session);
-    assert_int_equal(fl_session_forward_rows(session, bench.ids, 600, NULL, 0, NULL, NULL), FL_OK);
-    assert_int_equal(fl_session_forward(session, bench.ids + 600, 100, NULL, NULL, NULL, NULL), FL_OK);
+    assert_int_equal(fl_session_forward_rows(session, bench.ids, 600, NULL, 0, fl_array_none, NULL), FL_OK);
+    assert_int_equal(
+        fl_session_forward(session, bench.ids + 600, 100, fl_array_none, fl_array_none, NULL, NULL), FL_OK);
     append(session, &bench, LONG - 700, bench.pieces);
     assert_same(bench.pieces + 700 * E, bench.whole + 700 * E, LONG - 700, "after rows that nobody wanted");
     fl_session_destroy(whole);
@@ -332,7 +336,8 @@ static void test_the_observer_sees_every_block_of_a_long_call(void **state) {
     fl_session *session = open_session(&bench, NULL);
     fl_watch watching = {0};
     fl_session_observer observer = {watch, &watching};
-    assert_int_equal(fl_session_forward(session, bench.ids, LONG, NULL, NULL, &observer, NULL), FL_OK);
+    assert_int_equal(
+        fl_session_forward(session, bench.ids, LONG, fl_array_none, fl_array_none, &observer, NULL), FL_OK);
     assert_int_equal(watching.calls, 2 * ((LONG + FL_SESSION_BLOCK - 1) / FL_SESSION_BLOCK));
     assert_int_equal(watching.expected_first, LONG);
     fl_session_destroy(session);
@@ -346,10 +351,12 @@ static void test_a_failing_observer_stops_the_pass_and_the_session_until_reset(v
     fl_watch watching = {.fail_at = 2};
     fl_session_observer observer = {watch, &watching};
     fl_error error = {0};
-    assert_int_equal(fl_session_forward(session, bench.ids, 9, NULL, NULL, &observer, &error),
-                     FL_ERROR_NUMERIC);
+    assert_int_equal(
+        fl_session_forward(session, bench.ids, 9, fl_array_none, fl_array_none, &observer, &error),
+        FL_ERROR_NUMERIC);
     assert_string_equal(error.message, "seen enough");
-    assert_int_equal(fl_session_forward(session, bench.ids, 9, NULL, NULL, NULL, &error), FL_ERROR_ARGUMENT);
+    assert_int_equal(fl_session_forward(session, bench.ids, 9, fl_array_none, fl_array_none, NULL, &error),
+                     FL_ERROR_ARGUMENT);
     assert_non_null(strstr(error.message, "reset"));
     fl_session_reset(session);
     append(session, &bench, 9, bench.whole);
@@ -364,9 +371,11 @@ static void test_an_id_outside_the_vocabulary_is_named_and_changes_nothing(void 
     append(session, &bench, 5, bench.whole);
     const int32_t bad[][2] = {{3, VOCABULARY}, {-1, 3}};
     fl_error error = {0};
-    assert_int_equal(fl_session_forward(session, bad[0], 2, NULL, NULL, NULL, &error), FL_ERROR_ARGUMENT);
+    assert_int_equal(fl_session_forward(session, bad[0], 2, fl_array_none, fl_array_none, NULL, &error),
+                     FL_ERROR_ARGUMENT);
     assert_string_equal(error.message, "token 6: id 61 is outside the vocabulary of 61");
-    assert_int_equal(fl_session_forward(session, bad[1], 2, NULL, NULL, NULL, &error), FL_ERROR_ARGUMENT);
+    assert_int_equal(fl_session_forward(session, bad[1], 2, fl_array_none, fl_array_none, NULL, &error),
+                     FL_ERROR_ARGUMENT);
     assert_string_equal(error.message, "token 5: id -1 is outside the vocabulary of 61");
     assert_int_equal(fl_session_position(session), 5);
     append(session, &bench, 5, bench.whole);
@@ -393,13 +402,14 @@ static void test_every_failing_allocation_is_reported_and_leaks_nothing(void **s
         fl_test_mechanism_create(&bench.network, "rule: kda\nwindow: 8\nsinks: 2\nsoftmax_layers: [0]\n");
     float hidden[E];
     size_t failures = 0, written[2];
-    const fl_session_branches branches = {2, lengths, bench.ids, 1, rows, hidden, written};
+    const fl_session_branches branches = {2, lengths, bench.ids, 1, rows, fl_test_array(hidden), written};
     for (size_t n = 1; n < 200; n++) {
         fl_session *session = NULL, *fork = NULL;
         fl_error error = {0};
         fl_memory_fail_at(n);
         fl_status status = fl_session_create(bench.network.network, mechanism.mechanism, &session, &error);
-        if (status == FL_OK) status = fl_session_forward(session, bench.ids, 20, NULL, NULL, NULL, &error);
+        if (status == FL_OK)
+            status = fl_session_forward(session, bench.ids, 20, fl_array_none, fl_array_none, NULL, &error);
         if (status == FL_OK) status = fl_session_fork(session, &fork, &error);
         if (status == FL_OK) status = fl_session_forward_branches(session, &branches, &error);
         fl_memory_fail_at(0);

@@ -14,6 +14,7 @@
 #include "harness/engine/session.h"
 #include "harness/measure/diagnostics.h"
 #include "harness/measure/text_evaluation.h"
+#include "tests/support/arrays.h"
 #include "tests/support/compare.h"
 #include "tests/support/fixture.h"
 #include "tests/support/network_fixture.h"
@@ -315,8 +316,9 @@ static void test_linear_share_counts_the_tokens_whose_context_reached_the_state(
         assert_int_equal(fl_session_create(bench.network.network, mechanism.mechanism, &session, NULL),
                          FL_OK);
         for (size_t t = 0; t + 1 < 40; t++) {
-            assert_int_equal(
-                fl_session_forward(session, &bench.sequences.ids[0][t], 1, NULL, NULL, NULL, NULL), FL_OK);
+            assert_int_equal(fl_session_forward(session, &bench.sequences.ids[0][t], 1, fl_array_none,
+                                                fl_array_none, NULL, NULL),
+                             FL_OK);
             if (fl_session_tokens_written(session) > 0) reached++;
         }
         assert_true(fabs(result.linear_share - (double)reached / 39.0) < 1e-12);
@@ -366,8 +368,9 @@ static void test_long_sequences_are_scored_like_one_pass(void **state) {
     assert_int_equal(FL_ALLOCATE(&logits, LONGEST * VOCABULARY, NULL), FL_OK);
     assert_int_equal(fl_session_create(bench.network.network, mechanism.mechanism, &session, NULL), FL_OK);
     const int32_t *ids = bench.sequences.ids[0];
-    assert_int_equal(fl_session_forward(session, ids, LONGEST, NULL, hidden, NULL, NULL), FL_OK);
-    fl_network_logits(bench.network.network, LONGEST, hidden, logits);
+    assert_int_equal(
+        fl_session_forward(session, ids, LONGEST, fl_array_none, fl_test_array(hidden), NULL, NULL), FL_OK);
+    fl_network_logits(bench.network.network, LONGEST, fl_test_array(hidden), fl_test_array(logits));
     for (size_t t = 0; t + 1 < LONGEST; t++) {
         double sum = 0.0;
         for (size_t v = 0; v < VOCABULARY; v++) sum += exp((double)logits[t * VOCABULARY + v]);
@@ -387,7 +390,7 @@ static void append_keys(fl_compute *compute, fl_key_geometry *geometry, size_t f
                         const float *key, size_t length, double *concentration, double *residual) {
     fl_array made = fl_array_none;
     assert_int_equal(compute->ops->allocate(compute, 4 * tokens, FL_FLOAT64, &made, NULL), FL_OK);
-    fl_key_geometry_append(geometry, tokens, key, made, fl_array_from(made, 2 * tokens));
+    fl_key_geometry_append(geometry, tokens, fl_test_array(key), made, fl_array_from(made, 2 * tokens));
     for (size_t h = 0; h < 2; h++) {
         assert_int_equal(compute->ops->download(compute, concentration + h * length + first,
                                                 fl_array_from(made, h * tokens), tokens, NULL),
