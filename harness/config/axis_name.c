@@ -5,8 +5,9 @@
 #include "harness/base/memory.h"
 #include "harness/config/text_builder.h"
 
-/* Values of one axis beyond which a mapping's leaves are not compared with all others. */
-enum { COMPARED_MOST = 512, LIST_BYTES_MOST = 24 };
+/* Values of one axis, and leaves of a mapping, beyond which a mapping's leaves are not compared with all
+ * others. */
+enum { COMPARED_MOST = 512, COMPARED_LEAVES_MOST = 64, LIST_BYTES_MOST = 24 };
 
 typedef struct word {
     const char *key;
@@ -55,7 +56,9 @@ bool fl_axis_is_under(const char *key, const char *prefix) {
 }
 
 fl_status fl_axis_value_add(fl_axis_value *value, const char *key, const char *text, fl_error *error) {
-    FL_TRY(FL_RESIZE(&value->leaves, value->count, value->count + 1, error));
+    /* Room doubles whenever the count reaches a power of two, so it need not be stored. */
+    if ((value->count & (value->count - 1)) == 0)
+        FL_TRY(FL_RESIZE(&value->leaves, value->count, value->count == 0 ? 1 : 2 * value->count, error));
     fl_axis_leaf *leaf = &value->leaves[value->count++];
     *leaf = (fl_axis_leaf){0};
     FL_TRY(fl_memory_copy_string(&leaf->key, key, error));
@@ -160,7 +163,7 @@ static bool same_heads(const fl_axis_value *a, const fl_axis_value *b) {
 static bool tells_apart(const fl_axis_value *values, size_t count, size_t index, const fl_axis_leaf *leaf) {
     bool head = is_head(leaf->key);
     if (count == 1) return head;
-    if (count > COMPARED_MOST) return true;
+    if (count > COMPARED_MOST || values[index].count > COMPARED_LEAVES_MOST) return true;
     for (size_t i = 0; i < count; i++) {
         if (i == index || (!head && !same_heads(&values[index], &values[i]))) continue;
         if (!same_text(leaf->text, find_leaf(&values[i], leaf->key))) return true;

@@ -8,8 +8,9 @@
 #include "harness/config/options.h"
 #include "harness/config/text_builder.h"
 
-/* Nodes of all cells together: what keeps a small hostile file from filling the memory. */
-enum { MAX_CELL_NODES = 4000000 };
+/* Of all cells together, each a bound on what a small hostile file costs: their nodes and swept keys (about
+ * 500 bytes and a microsecond each), and the comparisons with entries of sweep.exclude. */
+enum { MAX_CELL_NODES = 1000000, MAX_EXCLUDE_TESTS = 1000000 };
 
 /* One assignment of one choice of an axis. */
 typedef struct setting {
@@ -83,6 +84,8 @@ static fl_status claim_key(plan *p, const fl_node *node, size_t owner, fl_error 
             return key_error(node, error, "the sweep already sets '%.200s'", other->path);
         }
     }
+    if (p->key_count == FL_SWEEP_MAX_KEYS)
+        return key_error(node, error, "'%.200s': the sweep sets more than 256 different keys", node->key);
     FL_TRY(FL_RESIZE(&p->keys, p->key_count, p->key_count + 1, error));
     p->keys[p->key_count++] = (axis_key){node->key, owner, SIZE_MAX};
     return FL_OK;
@@ -104,6 +107,19 @@ static fl_status add_setting(const plan *p, choice *c, const char *path, const f
     FL_TRY(FL_RESIZE(&c->settings, c->count, c->count + 1, error));
     c->settings[c->count++] = (setting){path, value};
     return FL_OK;
+}
+
+static fl_status check_widths(const fl_node *node, fl_error *error) {
+    if (node->kind == FL_NODE_MAPPING && node->count > FL_SWEEP_MAX_MAPPING)
+        return key_error(node->children[FL_SWEEP_MAX_MAPPING], error,
+                         "'%.200s': a mapping with more than 1024 keys",
+                         node->children[FL_SWEEP_MAX_MAPPING]->key);
+    for (size_t i = 0; i < node->count; i++) FL_TRY(check_widths(node->children[i], error));
+    return FL_OK;
+}
+
+static fl_status too_many_cells(const fl_node *place, fl_error *error) {
+    return fl_node_error(place, error, "the sweep has more than %d cells", FL_SWEEP_MAX_CELLS);
 }
 
 static fl_status check_values(const fl_node *node, fl_error *error) {
@@ -186,6 +202,7 @@ static fl_status read_list(plan *p, const fl_node *list, fl_error *error) {
     FL_TRY(
         check_kind(list, FL_NODE_SEQUENCE, "sweep.list is a list of mappings: [{dotted.key: value}]", error));
     if (list->count == 0) return key_error(list, error, "%s", "sweep.list is empty");
+    if (list->count > FL_SWEEP_MAX_CELLS) return too_many_cells(list, error);
     size_t owner = p->key_count;
     axis *a = NULL;
     FL_TRY(add_axis(p, list->count, &a, error));
@@ -406,16 +423,18 @@ static size_t largest_choice(const axis *a) {
 
 static fl_status count_cells(const plan *p, const fl_node *sweep, size_t *cells, fl_error *error) {
     *cells = 1;
-    size_t nodes = count_nodes(fl_document_root(p->base));
+    size_t nodes = count_nodes(fl_document_root(p->base)) + p->key_count;
     for (size_t i = 0; i < p->axis_count; i++) {
         *cells *= p->axes[i].count;
         nodes += largest_choice(&p->axes[i]);
         if (*cells > FL_SWEEP_MAX_CELLS) {
-            return fl_node_error(sweep, error, "the sweep has more than %d cells", FL_SWEEP_MAX_CELLS);
+            return too_many_cells(sweep, error);
         }
     }
     if (*cells > 1 && *cells > MAX_CELL_NODES / nodes) {
-        return fl_node_error(sweep, error, "the sweep is too large: %zu cells of %zu values", *cells, nodes);
+        return fl_node_error(sweep, error,
+                             "the sweep is too large: %zu cells of %zu values (at most %d together)", *cells,
+                             nodes, MAX_CELL_NODES);
     }
     return FL_OK;
 }
@@ -563,13 +582,19 @@ static fl_status check_exclude_keys(const plan *p, const fl_expansion *e, fl_err
     return FL_OK;
 }
 
-static fl_status build_cells(const plan *p, const fl_node *sweep, fl_expansion *e, fl_error *error) {
-    size_t cells = 0;
-    FL_TRY(count_cells(p, sweep, &cells, error));
+static fl_status check_exclude_size(const plan *p, size_t cells, fl_error *error) {
+    size_t keys = 0;
+    for (size_t i = 0; i < p->exclude->count; i++) keys += p->exclude->children[i]->count;
+    if (keys <= MAX_EXCLUDE_TESTS / cells) return FL_OK;
+    return key_error(p->exclude, error, "%s", "sweep.exclude has too many entries for so many cells");
+}
+
+static fl_status build_cells(const plan *p, size_t cells, fl_expansion *e, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&e->cells, cells, error));
     e->count = cells;
     for (size_t i = 0; i < cells; i++) FL_TRY(build_cell(p, i, &e->cells[i], error));
     if (p->exclude != NULL && p->exclude->count > 0) {
+        FL_TRY(check_exclude_size(p, cells, error));
         FL_TRY(check_exclude_keys(p, e, error));
         FL_TRY(exclude_cells(p, e, error));
     }
@@ -595,7 +620,9 @@ fl_status fl_expansion_create(const fl_document *document, const char *const *ov
     *out = NULL;
     plan p = {.overrides = overrides, .override_count = override_count};
     fl_expansion *e = NULL;
+    size_t cells = 0;
     fl_status status = FL_OK;
+    FL_TRY(check_widths(fl_document_root(document), error));
     FL_TRY_DONE(status, fl_document_copy(document, &p.sweep, error));
     for (size_t i = 0; i < override_count; i++)
         FL_TRY_DONE(status, fl_document_override(p.sweep, overrides[i], error));
@@ -603,9 +630,10 @@ fl_status fl_expansion_create(const fl_document *document, const char *const *ov
     FL_TRY_DONE(status, fl_document_remove(p.base, "sweep", error));
     const fl_node *sweep = fl_node_get(fl_document_root(p.sweep), "sweep");
     FL_TRY_DONE(status, read_axes(&p, sweep, error));
+    FL_TRY_DONE(status, count_cells(&p, sweep, &cells, error));
     FL_TRY_DONE(status, describe_axes(&p, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&e, 1, error));
-    FL_TRY_DONE(status, build_cells(&p, sweep, e, error));
+    FL_TRY_DONE(status, build_cells(&p, cells, e, error));
     *out = e;
     e = NULL;
 done:

@@ -9,7 +9,9 @@
 #include "harness/config/node.h"
 #include "harness/config/options.h"
 
-enum { FL_SWEEP_MAX_CELLS = 65536 };
+/* What keeps a small file from filling the memory or taking hours: cells of a sweep, different keys that it sets, and keys of
+ * one mapping of the file (they are looked up one after the other). More is an error that names the place. */
+enum { FL_SWEEP_MAX_CELLS = 10000, FL_SWEEP_MAX_KEYS = 256, FL_SWEEP_MAX_MAPPING = 1024 };
 
 typedef struct fl_cell {
     fl_document *document; /* without `sweep` */

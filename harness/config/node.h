@@ -4,7 +4,7 @@
  * tags other than !!str and bad UTF-8 are errors with file:line:column. Scalars stay text until an option table types them,
  * so 1e-3 is a number, `no` and `on` are words, 010 is refused as a number.
  *
- * Limits: a file of FL_YAML_MAX_BYTES, FL_NODE_MAX_DEPTH levels of nesting. Faults of the YAML itself are FL_ERROR_FORMAT;
+ * Limits: a file of FL_YAML_MAX_BYTES, FL_NODE_MAX_DEPTH levels of nesting, FL_NODE_MAX_COUNT nodes. Faults of the YAML itself are FL_ERROR_FORMAT;
  * what the tree makes no sense of is FL_ERROR_ARGUMENT. */
 #ifndef FL_CONFIG_NODE_H
 #define FL_CONFIG_NODE_H
@@ -14,7 +14,7 @@
 
 #include "harness/base/status.h"
 
-enum { FL_NODE_MAX_DEPTH = 64, FL_YAML_MAX_BYTES = 8 << 20 };
+enum { FL_NODE_MAX_DEPTH = 64, FL_YAML_MAX_BYTES = 8 << 20, FL_NODE_MAX_COUNT = 250000 };
 
 typedef enum fl_node_kind { FL_NODE_NULL = 0, FL_NODE_SCALAR, FL_NODE_SEQUENCE, FL_NODE_MAPPING } fl_node_kind;
 

@@ -18,7 +18,7 @@ typedef struct reader {
     size_t column_shift;
     fl_node *root;
     fl_node *open[FL_NODE_MAX_DEPTH]; /* collections being read, outermost first */
-    size_t depth;
+    size_t depth, node_count;
     char *key; /* of the mapping being read, waiting for its value */
     size_t key_line, key_column;
     bool document_seen;
@@ -77,6 +77,9 @@ static fl_status refuse_syntax(const reader *r, fl_error *error) {
 
 /* Hands a finished or just opened node to its parent, which owns it from here. */
 static fl_status attach(reader *r, fl_node *node, fl_error *error) {
+    if (++r->node_count > FL_NODE_MAX_COUNT)
+        return fl_error_set(error, FL_ERROR_FORMAT, "%s:%zu:%zu: more than %d values; this is no config file",
+                            node->file, node->line, node->column, FL_NODE_MAX_COUNT);
     if (r->depth == 0) {
         r->root = node;
         return FL_OK;

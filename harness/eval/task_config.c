@@ -268,6 +268,9 @@ fl_status fl_task_config_bind(const fl_node *node, fl_resolved *resolved, fl_tas
     *out = (fl_task_config_list){0};
     if (node == NULL || node->kind == FL_NODE_NULL) return FL_OK;
     if (node->kind != FL_NODE_SEQUENCE) return fl_node_error(node, error, "tasks is not a list");
+    if (node->count > FL_TASKS_MOST)
+        return fl_node_error(node, error, "tasks: a list of %zu; at most %d can be given", node->count,
+                             FL_TASKS_MOST);
     FL_TRY(FL_ALLOCATE(&out->items, node->count, error));
     fl_status status = FL_OK;
     for (size_t i = 0; status == FL_OK && i < node->count; i++) {

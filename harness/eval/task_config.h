@@ -46,6 +46,8 @@ typedef struct fl_task_config {
     size_t pairs, overwrites, first_token, vocabulary; /* recall */
 } fl_task_config;
 
+enum { FL_TASKS_MOST = 256 }; /* of one config */
+
 typedef struct fl_task_config_list {
     size_t count;
     fl_task_config *items;

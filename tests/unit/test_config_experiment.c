@@ -270,8 +270,41 @@ static void test_a_sweep_without_end_is_refused(void **state) {
     fl_text_builder text = {0};
     fl_text_builder_add(&text, "sweep:\n  grid:\n", NULL);
     for (int i = 0; i < 64; i++) fl_text_builder_format(&text, NULL, "    train.k%d: [1, 2]\n", i);
-    assert_refused(text.text, "a.yaml:2:3: the sweep has more than 65536 cells");
+    assert_refused(text.text, "a.yaml:2:3: the sweep has more than 10000 cells");
     fl_text_builder_release(&text);
+}
+
+/* "NAME0VALUE, NAME1VALUE, ..." between `begin` and `end`: refused with `message`. */
+static void assert_many_refused(const char *begin, const char *name, const char *value, size_t count,
+                                const char *end, const char *message) {
+    fl_text_builder text = {0};
+    fl_text_builder_add(&text, begin, NULL);
+    for (size_t i = 0; i < count; i++)
+        fl_text_builder_format(&text, NULL, "%s%s%zu%s", i > 0 ? ",\n" : "", name, i, value);
+    fl_text_builder_add(&text, end, NULL);
+    assert_refused(text.text, message);
+    fl_text_builder_release(&text);
+}
+
+static void test_what_grows_faster_than_its_file_is_refused(void **state) {
+    (void)state;
+    assert_many_refused("variant: {", "k", ": 1", 100000, "}",
+                        "a.yaml:1025:1: 'k1024': a mapping with more than 1024 keys");
+    assert_many_refused("{", "train.k", ": 1", 1025, "}",
+                        "a.yaml:1025:1: 'train.k1024': a mapping with more than 1024 keys");
+    assert_many_refused("sweep: {grid: {", "train.k", ": [1]", 300, "}}",
+                        "a.yaml:257:1: 'train.k256': the sweep sets more than 256");
+    assert_many_refused("sweep: {list: [", "{train.k", ": 1}", 9000, "]}",
+                        "a.yaml:257:2: 'train.k256': the sweep sets more than 256");
+    assert_many_refused("sweep: {list: [", "{train.seed: ", "}", 40000, "]}",
+                        "a.yaml:1:15: the sweep has more than 10000 cells");
+    assert_many_refused("sweep: {grid: {train.seed: [1, 2, 3, 4, 5], variant.softmax_layers: [[", "", "",
+                        240000, "]]}}", "a.yaml:1:8: the sweep is too large: 5 cells of 240");
+    assert_many_refused("tasks: [", "", "", 250000, "]",
+                        "a.yaml:249999:1: more than 250000 values; this is no config file");
+    assert_many_refused(
+        "sweep:\n grid: {train.seed: [1, 2, 3, 4, 5, 6, 7, 8], variant.window: [1, 2]}\n exclude: [",
+        "{train.seed: ", "}", 80000, "]", "a.yaml:3:2: sweep.exclude has too many entries for so many cells");
 }
 
 static void run_id(const char *text, const char *override, const char *hash, char out[13]) {
@@ -381,6 +414,7 @@ int main(void) {
         cmocka_unit_test(test_an_override_also_beats_an_axis_that_replaces_its_mapping),
         cmocka_unit_test(test_bad_sweeps_are_refused_at_their_place),
         cmocka_unit_test(test_a_sweep_without_end_is_refused),
+        cmocka_unit_test(test_what_grows_faster_than_its_file_is_refused),
         cmocka_unit_test(test_run_id_is_of_the_work_not_of_names_and_places),
         cmocka_unit_test(test_run_id_ignores_order_and_spelling),
         cmocka_unit_test(test_run_ids_stay_what_they_are),
