@@ -10,6 +10,8 @@
 #: make fuzz         every fuzz target for FUZZ_SECONDS seconds each (clang)
 #: make lint         floors, headers alone, names; cppcheck and clang-tidy where installed
 #: make format       clang-format over every .c (headers are laid out by hand)
+#: make cuda-setup   the pinned CUDA compiler from PyPI (104 MB, no GPU and no driver needed); make cuda then builds
+#:                   libfrostline_cuda.so beside the program (or NVCC=/path/to/nvcc make cuda), make cuda-check also checks it
 #: make bench        build, measure this machine and how much of it each part of the work uses (BENCH=--quick: flags)
 #: make install      program, completions, man page, configs, texts and the model that is there under $(DESTDIR)$(PREFIX)
 #: make clean        remove build/ (the model, the results and your configs stay)
@@ -163,6 +165,72 @@ $(BUILD)/harness/cli/lab_page.o: TARGET_FLAGS = -I$(BUILD)/generated
 -include $(patsubst %.o,%.d,$(call object,$(LIBRARY_SOURCES) $(CLI_SOURCES) $(SUPPORT_SOURCES) $(TEST_SOURCES) \
              $(FUZZ_SOURCES) tests/support/fuzz_driver.c tests/fuzz/data_file.c))
 .SECONDARY:
+
+# CUDA ----------------------------------------------------------------------------------------------------------------
+
+# The device's side is C++ that two compilers take: nvcc for a GPU, g++ for an emulation that the unit tests run.
+CUDA_FOLDER = harness/compute/cuda
+CUDA_SOURCES = $(wildcard $(CUDA_FOLDER)/*.cu)
+CUDA_ENV = build/cuda-env
+CUDA_PACKAGES = nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 \
+                nvidia-cuda-cccl==13.0.85
+NVCC = $(or $(firstword $(wildcard $(CUDA_ENV)/lib/python3.*/site-packages/nvidia/cu13/bin/nvcc)),nvcc)
+CUDA_LIBRARIES = $(wildcard $(patsubst %/bin/nvcc,%/lib,$(NVCC)))
+CUDA_TARGETS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+NVCC_FLAGS = -std=c++17 -O3 -I. -I$(BUILD) -cudart static -Xcompiler -fPIC,-fvisibility=hidden --resource-usage $(CUDA_TARGETS)
+CXX = g++
+CXX_FLAGS = -std=c++17 -I. -I$(BUILD) -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Werror $(OPTIMISE_$(CONFIG))
+CUDA_OBJECT = $(BUILD)/libfrostline_cuda.so
+CUDA_EMULATED = $(BUILD)/libfrostline_cuda_emulated.so
+
+BACKEND_HASH = $(BUILD)/generated/backend_hash.h
+$(BACKEND_HASH): revision
+	@harness/setup/backend_hash.sh $@
+$(BUILD)/harness/compute/load_backend.o: $(BACKEND_HASH)
+$(BUILD)/harness/compute/load_backend.o: TARGET_FLAGS = -I$(BUILD)
+
+.PHONY: cuda-setup cuda cuda-check cuda-emulated
+cuda-setup:
+	@python3 -m venv $(CUDA_ENV)
+	@$(CUDA_ENV)/bin/pip install -q $(CUDA_PACKAGES)
+
+cuda: $(CUDA_OBJECT)
+
+$(BUILD)/cuda/%.o: $(CUDA_FOLDER)/%.cu Makefile $(BACKEND_HASH)
+	@mkdir -p $(@D)
+	@command -v $(NVCC) >/dev/null || { echo "make cuda: no nvcc: make cuda-setup, or NVCC=/path/to/nvcc" >&2; exit 1; }
+	@echo "nvcc $<"
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.resources) 2>&1 || { cat $(@:.o=.resources); exit 1; }
+
+$(CUDA_OBJECT): $(patsubst $(CUDA_FOLDER)/%.cu,$(BUILD)/cuda/%.o,$(CUDA_SOURCES))
+	@echo "link $@"
+	$(Q)$(NVCC) -shared -cudart static $(addprefix -L,$(CUDA_LIBRARIES)) -Xlinker --exclude-libs,ALL -o $@ $^ -ldl
+
+cuda-check: $(CUDA_OBJECT)
+	@harness/setup/cuda_check.sh $(CUDA_OBJECT) $(BUILD)/cuda
+
+cuda-emulated: $(CUDA_EMULATED)
+
+$(BUILD)/cuda_emulated/%.o: $(CUDA_FOLDER)/%.cu Makefile $(BACKEND_HASH)
+	@mkdir -p $(@D)
+	@echo "c++ $<"
+	$(Q)$(CXX) $(CXX_FLAGS) -MMD -MP -c -x c++ -o $@ $<
+
+$(BUILD)/cuda_emulated/%.o: $(CUDA_FOLDER)/%.cc Makefile
+	@mkdir -p $(@D)
+	@echo "c++ $<"
+	$(Q)$(CXX) $(CXX_FLAGS) -MMD -MP -c -o $@ $<
+
+$(CUDA_EMULATED): $(patsubst $(CUDA_FOLDER)/%.cu,$(BUILD)/cuda_emulated/%.o,$(CUDA_SOURCES)) $(BUILD)/cuda_emulated/emulation.o
+	@echo "link $@"
+	$(Q)$(CXX) $(OPTIMISE_$(CONFIG)) -shared -o $@ $^
+
+# Without g++ these tests say so and skip.
+ifneq ($(shell command -v $(CXX) 2>/dev/null),)
+$(filter $(BUILD)/tests/test_cuda_%,$(TESTS)): | $(CUDA_EMULATED)
+endif
+
+-include $(wildcard $(BUILD)/cuda/*.d $(BUILD)/cuda_emulated/*.d)
 
 # Checks -------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,181 @@
+/* The table: compute.h's operations, from arrays to device pointers and to their launchers (operations.h). */
+#include "harness/compute/cuda/operations.h"
+
+#include "generated/backend_hash.h"
+
+struct fl_weight {
+    fl_tensor tensor;
+    float *values; /* [rows][columns] on the device */
+};
+
+enum { WIDEN_BYTES = 32 << 20 };
+
+static fl_status weight_create(fl_compute *compute, const fl_tensor *tensor, fl_weight **out, fl_error *error) {
+    fl_cuda *device = fl_cuda_of(compute);
+    *out = NULL;
+    if (tensor->data == NULL || tensor->rows == 0 || tensor->columns == 0) {
+        return device->services->set_error(error, FL_ERROR_ARGUMENT, "tensor %s is absent or empty and cannot be a weight",
+                                           tensor->name != NULL ? tensor->name : "(unnamed)");
+    }
+    fl_array array;
+    fl_status status = fl_cuda_allocate(compute, tensor->rows * tensor->columns, FL_FLOAT32, &array, error);
+    if (status != FL_OK) return status;
+    fl_weight *weight = new fl_weight();
+    weight->tensor = *tensor;
+    weight->values = (float *)array.at;
+    size_t panel = WIDEN_BYTES / (tensor->columns * sizeof(float));
+    if (panel == 0) panel = 1;
+    if (panel > tensor->rows) panel = tensor->rows;
+    std::vector<float> rows(panel * tensor->columns);
+    for (size_t first = 0; first < tensor->rows; first += panel) {
+        const size_t count = tensor->rows - first < panel ? tensor->rows - first : panel;
+        device->services->widen_rows(tensor, first, count, rows.data());
+        fl_cuda_upload(compute, fl_array_from(array, first * tensor->columns), rows.data(), count * tensor->columns);
+    }
+    *out = weight;
+    return FL_OK;
+}
+
+static void weight_destroy(fl_compute *compute, fl_weight *weight) {
+    if (weight == NULL) return;
+    fl_cuda_give(fl_cuda_of(compute), weight->values);
+    delete weight;
+}
+
+static void linear(fl_compute *compute, const fl_weight *weight, const float *bias, size_t tokens, const float *input, float *output) {
+    fl_cuda *device = fl_cuda_of(compute);
+    const size_t rows = weight->tensor.rows, columns = weight->tensor.columns;
+    fl_cuda_matmul(device, false, true, tokens, rows, columns, 1.0f, input, columns, weight->values, columns, 0.0f, output, rows);
+    if (bias != NULL) fl_cuda_add_bias(device, tokens, rows, bias, output);
+}
+
+static void linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens, const float *gradient_output,
+                            float *gradient_input, bool accumulate) {
+    const size_t rows = weight->tensor.rows, columns = weight->tensor.columns;
+    fl_cuda_matmul(fl_cuda_of(compute), false, false, tokens, columns, rows, 1.0f, gradient_output, rows, weight->values, columns,
+                   accumulate ? 1.0f : 0.0f, gradient_input, columns);
+}
+
+static void embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids, float *output) {
+    const size_t columns = weight->tensor.columns;
+    fl_cuda_gather_rows(fl_cuda_of(compute), output, columns, weight->values, columns, ids, tokens, columns, sizeof(float));
+}
+
+static void matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
+                   size_t stride_a, const float *b, size_t stride_b, float beta, float *c, size_t stride_c) {
+    fl_cuda_matmul(fl_cuda_of(compute), transpose_a, transpose_b, m, n, k, alpha, a, stride_a, b, stride_b, beta, c, stride_c);
+}
+
+static void copy_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from, size_t from_stride, size_t rows,
+                      size_t row_count) {
+    fl_cuda_copy_rows(fl_cuda_of(compute), to.at, to_stride, from.at, from_stride, rows, row_count, fl_number_bytes(to.number));
+}
+
+static void gather_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from, size_t from_stride, fl_array index,
+                        size_t rows, size_t row_count) {
+    fl_cuda_gather_rows(fl_cuda_of(compute), to.at, to_stride, from.at, from_stride, (const int32_t *)index.at, rows, row_count,
+                        fl_number_bytes(to.number));
+}
+
+static void fill(fl_compute *compute, fl_array array, size_t count, double value) {
+    fl_cuda_fill(fl_cuda_of(compute), array.at, array.number, count, value);
+}
+
+static void rms_norm(fl_compute *compute, size_t rows, size_t columns, const float *input, const float *weight, double epsilon,
+                     float *output) {
+    fl_cuda_rms_norm(fl_cuda_of(compute), rows, columns, input, weight, epsilon, output);
+}
+
+static void rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, const float *input, const float *weight,
+                              double epsilon, const float *gradient_output, float *gradient_input, bool accumulate) {
+    fl_cuda_rms_norm_backward(fl_cuda_of(compute), rows, columns, input, weight, epsilon, gradient_output, gradient_input,
+                              accumulate);
+}
+
+static void rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_dim, size_t first_position, size_t rotary_dim,
+                 const float *inverse_frequencies, float attention_factor, int direction, float *x) {
+    fl_cuda_rope(fl_cuda_of(compute), tokens, heads, head_dim, first_position, rotary_dim, inverse_frequencies, attention_factor,
+                 direction, x);
+}
+
+static void gated_activation(fl_compute *compute, fl_activation activation, size_t count, const float *gate, const float *up,
+                             float *output) {
+    fl_cuda_gated_activation(fl_cuda_of(compute), activation, count, gate, up, output);
+}
+
+static void gated_activation_backward(fl_compute *compute, fl_activation activation, size_t count, const float *gate, const float *up,
+                                      const float *gradient_output, float *gradient_gate, float *gradient_up) {
+    fl_cuda_gated_activation_backward(fl_cuda_of(compute), activation, count, gate, up, gradient_output, gradient_gate, gradient_up);
+}
+
+static void add(fl_compute *compute, size_t count, float *x, const float *y) { fl_cuda_add(fl_cuda_of(compute), count, x, y); }
+
+static fl_status too_wide(fl_cuda *device, size_t key_dim, fl_error *error) {
+    return device->services->set_error(error, FL_ERROR_UNSUPPORTED,
+                                       "the recurrence on %s holds keys of at most 1024 numbers, not %zu: set compute.device to cpu",
+                                       device->device_name.c_str(), key_dim);
+}
+
+static fl_status recurrence(fl_compute *compute, const fl_recurrence_call *call, fl_error *error) {
+    fl_cuda *device = fl_cuda_of(compute);
+    if (!fl_cuda_step(device, call)) return too_wide(device, call->key_dim, error);
+    return fl_cuda_check(device, error);
+}
+
+static fl_status recurrence_backward(fl_compute *compute, const fl_recurrence_backward_call *call, fl_error *error) {
+    fl_cuda *device = fl_cuda_of(compute);
+    if (!fl_cuda_step_backward(device, call)) return too_wide(device, call->key_dim, error);
+    return fl_cuda_check(device, error);
+}
+
+static fl_compute_ops make_table() {
+    fl_compute_ops ops = {};
+    ops.name = "cuda";
+    ops.allocate = fl_cuda_allocate;
+    ops.release = fl_cuda_release;
+    ops.upload = fl_cuda_upload;
+    ops.download = fl_cuda_download;
+    ops.settle = fl_cuda_settle;
+    ops.copy_rows = copy_rows;
+    ops.gather_rows = gather_rows;
+    ops.fill = fill;
+    ops.borrow = fl_cuda_borrow;
+    ops.forget = fl_cuda_forget;
+    ops.weight_create = weight_create;
+    ops.weight_destroy = weight_destroy;
+    ops.linear = linear;
+    ops.linear_backward = linear_backward;
+    ops.embed = embed;
+    ops.matmul = matmul;
+    ops.rms_norm = rms_norm;
+    ops.rms_norm_backward = rms_norm_backward;
+    ops.rope = rope;
+    ops.gated_activation = gated_activation;
+    ops.gated_activation_backward = gated_activation_backward;
+    ops.add = add;
+    ops.recurrence = recurrence;
+    ops.recurrence_backward = recurrence_backward;
+    ops.destroy = fl_cuda_destroy;
+    return ops;
+}
+
+static fl_status create(const fl_backend_options *options, const fl_backend_services *services, fl_compute **out, fl_error *error) {
+    static const fl_compute_ops table = make_table();
+    return fl_cuda_create(&table, options, services, out, error);
+}
+
+static void facts(fl_compute *compute, fl_backend_facts *out) {
+    const fl_cuda *device = fl_cuda_of(compute);
+    out->device = device->device_name.c_str();
+    out->driver = device->driver.c_str();
+    out->runtime = device->runtime.c_str();
+    out->products = device->products_name.c_str();
+    out->algorithms = device->algorithms.c_str();
+    out->on_host = device->on_host.c_str();
+}
+
+extern "C" __attribute__((visibility("default"))) fl_status fl_backend_entry(unsigned abi, const fl_backend **out) {
+    static const fl_backend backend = {"cuda", FL_BACKEND_HASH, create, facts};
+    *out = abi == FL_BACKEND_ABI ? &backend : NULL;
+    return *out != NULL ? FL_OK : FL_ERROR_UNSUPPORTED;
+}
