@@ -10,12 +10,17 @@
 #include <cmocka.h>
 
 #include "harness/compute/load_backend.h"
+#include "tests/support/arrays.h"
 
 enum { MOST_COPIES = 256 };
 
 static fl_compute *host, *device;
 static char why[FL_ERROR_MESSAGE_BYTES];
-static fl_array copies[MOST_COPIES];
+typedef struct {
+    fl_compute *compute;
+    fl_array array;
+} copy;
+static copy copies[MOST_COPIES];
 static size_t copies_count;
 static bool emulated;
 static void (*seed_emulation)(uint64_t seed);
@@ -69,7 +74,7 @@ int fl_cuda_device_open(void **state) {
 
 int fl_cuda_device_close(void **state) {
     (void)state;
-    if (device != NULL) fl_cuda_device_sweep();
+    fl_cuda_device_sweep();
     fl_compute_destroy(device);
     fl_compute_destroy(host);
     return 0;
@@ -91,33 +96,43 @@ bool fl_cuda_device_emulated(void) {
     return emulated;
 }
 
-fl_array fl_cuda_device_array(const void *from, fl_number number, size_t count) {
+fl_compute *fl_cuda_device_host(void) {
+    return host;
+}
+
+fl_array fl_placed_array(fl_compute *compute, const void *from, fl_number number, size_t count) {
     fl_error error = {0};
     fl_array array = fl_array_none;
     assert_true(copies_count < MOST_COPIES);
-    if (device->ops->allocate(device, count, number, &array, &error) != FL_OK) fail_msg("%s", error.message);
-    copies[copies_count++] = array;
+    if (compute->ops->allocate(compute, count, number, &array, &error) != FL_OK)
+        fail_msg("%s", error.message);
+    copies[copies_count++] = (copy){compute, array};
     if (from != NULL)
-        device->ops->upload(device, array, from, count);
+        compute->ops->upload(compute, array, from, count);
     else
-        device->ops->fill(device, array, count, 0.0);
+        compute->ops->fill(compute, array, count, 0.0);
     return array;
 }
 
-float *fl_cuda_device_copy(const float *from, size_t count) {
-    return from == NULL ? NULL : fl_cuda_device_array(from, FL_FLOAT32, count).at;
+float *fl_placed(fl_compute *compute, const float *from, size_t count) {
+    return from == NULL ? NULL : fl_placed_array(compute, from, FL_FLOAT32, count).at;
 }
 
-float *fl_cuda_device_zeros(size_t count) {
-    return fl_cuda_device_array(NULL, FL_FLOAT32, count).at;
+float *fl_placed_zeros(fl_compute *compute, size_t count) {
+    return fl_placed_array(compute, NULL, FL_FLOAT32, count).at;
 }
 
-void fl_cuda_device_read(float *to, const float *from, size_t count) {
+float *fl_brought_back(fl_compute *compute, const float *from, size_t count) {
     fl_error error = {0};
+    float *to = fl_test_block(count + 1, sizeof *to);
     const fl_array array = {(void *)(uintptr_t)from, FL_FLOAT32};
-    if (device->ops->download(device, to, array, count, &error) != FL_OK) fail_msg("%s", error.message);
+    if (compute->ops->download(compute, to, array, count, &error) != FL_OK) fail_msg("%s", error.message);
+    return to;
 }
 
 void fl_cuda_device_sweep(void) {
-    while (copies_count > 0) device->ops->release(device, copies[--copies_count]);
+    while (copies_count > 0) {
+        const copy *last = &copies[--copies_count];
+        last->compute->ops->release(last->compute, last->array);
+    }
 }

@@ -17,13 +17,16 @@ void fl_cuda_device_seed(uint64_t seed);
 /* Whether the emulation runs: tests then take smaller shapes. */
 bool fl_cuda_device_emulated(void);
 
-/* A copy of `count` numbers on the device (NULL: NULL), which lives until fl_cuda_device_sweep; with zeros when from is NULL. */
-float *fl_cuda_device_copy(const float *from, size_t count);
-float *fl_cuda_device_zeros(size_t count);
-fl_array fl_cuda_device_array(const void *from, fl_number number, size_t count);
-/* Back to the host; fails the test when something has failed on the device. */
-void fl_cuda_device_read(float *to, const float *from, size_t count);
+/* A copy of `count` numbers on an instance (NULL: NULL), or zeros, which live until fl_cuda_device_sweep. */
+float *fl_placed(fl_compute *compute, const float *from, size_t count);
+float *fl_placed_zeros(fl_compute *compute, size_t count);
+fl_array fl_placed_array(fl_compute *compute, const void *from, fl_number number, size_t count);
+/* Back to the host, a block of fl_memory; fails the test when something has failed there. */
+float *fl_brought_back(fl_compute *compute, const float *from, size_t count);
 /* Releases all copies. */
 void fl_cuda_device_sweep(void);
+
+/* The cpu's instance, to compare with. */
+fl_compute *fl_cuda_device_host(void);
 
 #endif

@@ -34,18 +34,24 @@ static const case_shape shapes[] = {{0, 16, 8},   {1, 8, 8},     {15, 60, 33}, {
                                     {70, 128, 9}, {17, 200, 17}, {5, 300, 5},  {3, 1024, 3}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static fl_recurrence_inputs inputs_on_device(const fl_recurrence_inputs *from, fl_transition transition, size_t heads, size_t steps,
+static fl_recurrence_inputs placed_inputs(fl_compute *device, const fl_recurrence_inputs *from, fl_transition transition, size_t heads, size_t steps,
                                              size_t key_dim, size_t value_dim) {
     const size_t tokens = heads * steps, keys = tokens * key_dim;
     return (fl_recurrence_inputs){
-        .query = fl_cuda_device_copy(from->query, keys),
-        .key = fl_cuda_device_copy(from->key, keys),
-        .value = fl_cuda_device_copy(from->value, tokens * value_dim),
-        .log_decay = fl_cuda_device_copy(from->log_decay, transition.decay == FL_DECAY_CHANNEL ? keys : tokens),
-        .erase_strength = fl_cuda_device_copy(from->erase_strength, tokens),
-        .erase_read = fl_cuda_device_copy(from->erase_read, keys),
-        .erase_write = fl_cuda_device_copy(from->erase_write, keys),
-        .write = fl_cuda_device_copy(from->write, tokens)};
+        .query = fl_placed(device, from->query, keys),
+        .key = fl_placed(device, from->key, keys),
+        .value = fl_placed(device, from->value, tokens * value_dim),
+        .log_decay = fl_placed(device, from->log_decay, transition.decay == FL_DECAY_CHANNEL ? keys : tokens),
+        .erase_strength = fl_placed(device, from->erase_strength, tokens),
+        .erase_read = fl_placed(device, from->erase_read, keys),
+        .erase_write = fl_placed(device, from->erase_write, keys),
+        .write = fl_placed(device, from->write, tokens)};
+}
+
+static void bring_back(fl_compute *device, float *to, const float *from, size_t count) {
+    float *back = fl_brought_back(device, from, count);
+    memcpy(to, back, count * sizeof *back);
+    fl_memory_free(back);
 }
 
 /* Runs the case on the device and leaves its results in the case's own arrays. */
@@ -53,14 +59,14 @@ static void run(fl_compute *device, fl_recurrence_case *c, float *norm) {
     fl_recurrence_call call = c->call;
     fl_error error = {0};
     const size_t states = call.heads * call.value_dim * call.key_dim, outputs = call.heads * call.steps * call.value_dim;
-    call.inputs = inputs_on_device(&c->call.inputs, call.transition, call.heads, call.steps, call.key_dim, call.value_dim);
-    call.state = fl_cuda_device_copy(c->call.state, states);
-    call.output = fl_cuda_device_zeros(outputs);
-    call.state_norm = norm != NULL ? fl_cuda_device_zeros(call.heads * call.steps) : NULL;
+    call.inputs = placed_inputs(device, &c->call.inputs, call.transition, call.heads, call.steps, call.key_dim, call.value_dim);
+    call.state = fl_placed(device, c->call.state, states);
+    call.output = fl_placed_zeros(device, outputs);
+    call.state_norm = norm != NULL ? fl_placed_zeros(device, call.heads * call.steps) : NULL;
     if (device->ops->recurrence(device, &call, &error) != FL_OK) fail_msg("%s", error.message);
-    fl_cuda_device_read(c->call.output, call.output, outputs);
-    fl_cuda_device_read(c->call.state, call.state, states);
-    if (norm != NULL) fl_cuda_device_read(norm, call.state_norm, call.heads * call.steps);
+    bring_back(device, c->call.output, call.output, outputs);
+    bring_back(device, c->call.state, call.state, states);
+    if (norm != NULL) bring_back(device, norm, call.state_norm, call.heads * call.steps);
     fl_cuda_device_sweep();
 }
 
@@ -145,8 +151,12 @@ typedef struct {
 static const char *const gradient_names[GRADIENTS] = {"query",      "key",         "value", "log_decay",    "erase_strength",
                                                       "erase_read", "erase_write", "write", "initial_state"};
 
-/* Room for the gradients that the transition has. */
-static gradient_list gradients_of(const fl_recurrence_call *c, float *(*room)(size_t count)) {
+static float *host_room(size_t count) {
+    return fl_test_block(count + 1, sizeof(float));
+}
+
+/* Room for the gradients that the transition has, on the device or (NULL) the host. */
+static gradient_list gradients_of(const fl_recurrence_call *c, fl_compute *device) {
     const size_t tokens = c->heads * c->steps, keys = tokens * c->key_dim;
     const bool decays = c->transition.decay != FL_DECAY_NONE, erases = c->transition.erase != FL_ERASE_NONE,
                directions = c->transition.erase == FL_ERASE_DIRECTIONS;
@@ -154,7 +164,8 @@ static gradient_list gradients_of(const fl_recurrence_call *c, float *(*room)(si
                                     keys, keys, tokens, c->heads * c->value_dim * c->key_dim}};
     const bool wanted[GRADIENTS] = {true, true, true, decays, erases, directions, directions, true, true};
     for (size_t i = 0; i < GRADIENTS; i++) {
-        if (wanted[i]) list.at[i] = room(list.count[i]);
+        if (!wanted[i]) continue;
+        list.at[i] = device != NULL ? fl_placed_zeros(device, list.count[i]) : host_room(list.count[i]);
     }
     return list;
 }
@@ -162,10 +173,6 @@ static gradient_list gradients_of(const fl_recurrence_call *c, float *(*room)(si
 static fl_recurrence_gradients as_gradients(const gradient_list *list) {
     return (fl_recurrence_gradients){list->at[0], list->at[1], list->at[2], list->at[3], list->at[4],
                                      list->at[5], list->at[6], list->at[7], list->at[8]};
-}
-
-static float *host_room(size_t count) {
-    return fl_test_block(count + 1, sizeof(float));
 }
 
 static float *random_numbers(fl_random *random, size_t count) {
@@ -182,7 +189,7 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
     const fl_recurrence_call *call = &c.call;
     const size_t outputs = call->heads * call->steps * call->value_dim, states = call->heads * call->value_dim * call->key_dim;
     float *of_output = random_numbers(random, outputs), *of_state = random_numbers(random, states);
-    gradient_list expected = gradients_of(call, host_room), own = gradients_of(call, fl_cuda_device_zeros);
+    gradient_list expected = gradients_of(call, NULL), own = gradients_of(call, device);
     fl_recurrence_backward_call backward = {.transition = transition,
                                             .mode = FL_RECURRENCE_STEP,
                                             .heads = call->heads,
@@ -195,16 +202,15 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
                                             .gradient_final_state = of_state,
                                             .gradients = as_gradients(&expected)};
     if (cpu->ops->recurrence_backward(cpu, &backward, &error) != FL_OK) fail_msg("%s", error.message);
-    backward.inputs = inputs_on_device(&call->inputs, transition, call->heads, call->steps, call->key_dim, call->value_dim);
-    backward.initial_state = fl_cuda_device_copy(c.entry_state, states);
-    backward.gradient_output = fl_cuda_device_copy(of_output, outputs);
-    backward.gradient_final_state = fl_cuda_device_copy(of_state, states);
+    backward.inputs = placed_inputs(device, &call->inputs, transition, call->heads, call->steps, call->key_dim, call->value_dim);
+    backward.initial_state = fl_placed(device, c.entry_state, states);
+    backward.gradient_output = fl_placed(device, of_output, outputs);
+    backward.gradient_final_state = fl_placed(device, of_state, states);
     backward.gradients = as_gradients(&own);
     if (device->ops->recurrence_backward(device, &backward, &error) != FL_OK) fail_msg("%s", error.message);
     for (size_t i = 0; i < GRADIENTS; i++) {
         if (own.at[i] == NULL) continue;
-        float *back = host_room(own.count[i]);
-        fl_cuda_device_read(back, own.at[i], own.count[i]);
+        float *back = fl_brought_back(device, own.at[i], own.count[i]);
         fl_difference difference = fl_compare_float_floats(back, expected.at[i], own.count[i]);
         if (difference.not_finite > 0 || difference.relative > bound) {
             fail_msg("decay %d erase %d kind %d steps %zu Dk %zu Dv %zu: gradient of %s is %.3g off at %zu", transition.decay,
@@ -222,11 +228,9 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
 
 static void gradients_are_the_cpus(void **state) {
     (void)state;
-    fl_compute *device = fl_cuda_device(), *cpu = NULL;
-    fl_error error = {0};
+    fl_compute *device = fl_cuda_device(), *cpu = fl_cuda_device_host();
     fl_random random;
     fl_random_seed(&random, 24, 0);
-    if (fl_compute_create_cpu(&(fl_compute_options){2, SIZE_MAX}, &cpu, &error) != FL_OK) fail_msg("%s", error.message);
     for (size_t i = 0; i < TRANSITIONS * SHAPES; i++) {
         fl_cuda_device_seed(i);
         check_gradients(device, cpu, &random, transitions[i % TRANSITIONS], FL_CASE_BENIGN, &shapes[(i / TRANSITIONS + i) % SHAPES], 1e-5);
@@ -234,7 +238,6 @@ static void gradients_are_the_cpus(void **state) {
     for (size_t i = 0; i < TRANSITIONS; i++) {
         check_gradients(device, cpu, &random, transitions[i], FL_CASE_SHARP, &(case_shape){40, 32, 24}, 2e-5);
     }
-    fl_compute_destroy(cpu);
 }
 
 int main(void) {

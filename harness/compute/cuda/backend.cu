@@ -128,6 +128,71 @@ static fl_status recurrence_backward(fl_compute *compute, const fl_recurrence_ba
     return fl_cuda_check(device, error);
 }
 
+/* Positions and expiries as int32 on the device, until given back; SIZE_MAX becomes INT32_MAX. */
+static int32_t *lifetimes_on_device(fl_cuda *device, const size_t *from, size_t count) {
+    if (from == NULL) return NULL;
+    int32_t *to = (int32_t *)fl_cuda_take(device, count * sizeof(int32_t), "attention");
+    std::vector<int32_t> numbers(count);
+    for (size_t i = 0; i < count; i++) numbers[i] = from[i] < INT32_MAX ? (int32_t)from[i] : INT32_MAX;
+    if (to != NULL) fl_cuda_upload(&device->base, fl_array{to, FL_INT32}, numbers.data(), count);
+    return to;
+}
+
+static fl_cuda_attention attention_of(fl_cuda *device, const fl_attention_call *call) {
+    const size_t count = call->keys * (call->lifetimes_per_head ? call->shape.kv_heads : 1);
+    fl_cuda_attention a = {};
+    a.shape = call->shape;
+    a.tokens = call->tokens;
+    a.first_position = call->first_position;
+    a.keys = call->keys;
+    a.key_head_stride = call->key_head_stride;
+    a.query = call->query;
+    a.key = call->key;
+    a.value = call->value;
+    a.position = lifetimes_on_device(device, call->position, count);
+    a.expiry = lifetimes_on_device(device, call->expiry, count);
+    a.lifetimes_per_head = call->lifetimes_per_head;
+    a.output = call->output;
+    a.log_sum_exp = call->log_sum_exp;
+    a.largest = call->largest;
+    return a;
+}
+
+static void attention_done(fl_cuda *device, const fl_cuda_attention *a) {
+    fl_cuda_give(device, (void *)a->position);
+    fl_cuda_give(device, (void *)a->expiry);
+}
+
+static void heads_too_wide(fl_cuda *device, const char *operation) {
+    fl_cuda_fail(device, operation, "heads of more than 256 numbers are computed on the cpu: set compute.device to cpu");
+}
+
+static void attention(fl_compute *compute, const fl_attention_call *call) {
+    fl_cuda *device = fl_cuda_of(compute);
+    const fl_cuda_attention a = attention_of(device, call);
+    if (!fl_cuda_attention_forward(device, &a)) heads_too_wide(device, "attention");
+    attention_done(device, &a);
+}
+
+static void attention_backward(fl_compute *compute, const fl_attention_call *call, const fl_attention_gradients *gradients) {
+    fl_cuda *device = fl_cuda_of(compute);
+    const size_t rows = call->tokens * call->shape.query_heads;
+    fl_cuda_attention a = attention_of(device, call);
+    float *output = NULL, *log_sum_exp = NULL;
+    a.largest = NULL;
+    if (call->output == NULL || call->log_sum_exp == NULL) {
+        a.output = output = (float *)fl_cuda_take(device, rows * call->shape.head_dim * sizeof(float), "attention_backward");
+        a.log_sum_exp = log_sum_exp = (float *)fl_cuda_take(device, rows * sizeof(float), "attention_backward");
+        if (!fl_cuda_attention_forward(device, &a)) heads_too_wide(device, "attention_backward");
+    }
+    const fl_cuda_attention_gradients g = {gradients->output, gradients->log_sum_exp, gradients->largest,
+                                           gradients->query,  gradients->key,         gradients->value};
+    if (!fl_cuda_attention_backward(device, &a, &g)) heads_too_wide(device, "attention_backward");
+    fl_cuda_give(device, output);
+    fl_cuda_give(device, log_sum_exp);
+    attention_done(device, &a);
+}
+
 static fl_compute_ops make_table() {
     fl_compute_ops ops = {};
     ops.name = "cuda";
@@ -153,6 +218,8 @@ static fl_compute_ops make_table() {
     ops.gated_activation = gated_activation;
     ops.gated_activation_backward = gated_activation_backward;
     ops.add = add;
+    ops.attention = attention;
+    ops.attention_backward = attention_backward;
     ops.recurrence = recurrence;
     ops.recurrence_backward = recurrence_backward;
     ops.destroy = fl_cuda_destroy;

@@ -50,10 +50,13 @@ struct fl_cuda_attention {
     float *largest;              /* [T][H] the largest logit seen, -inf without one; NULL = not wanted */
 };
 bool fl_cuda_attention_forward(fl_cuda *, const fl_cuda_attention *);
-/* output and log_sum_exp hold the forward pass's results. Gradients as in compute.h. */
-bool fl_cuda_attention_backward(fl_cuda *, const fl_cuda_attention *, const float *gradient_output,
-                                const float *gradient_log_sum_exp, float *gradient_query, float *gradient_key,
-                                float *gradient_value);
+/* As fl_attention_gradients (compute.h). */
+struct fl_cuda_attention_gradients {
+    const float *output, *log_sum_exp, *largest;
+    float *query, *key, *value;
+};
+/* call->output and call->log_sum_exp hold the forward pass's results. */
+bool fl_cuda_attention_backward(fl_cuda *, const fl_cuda_attention *, const fl_cuda_attention_gradients *);
 
 /* linear.cu: C [m][n] = alpha op(A) op(B) + beta C, row-major. */
 void fl_cuda_matmul(fl_cuda *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,

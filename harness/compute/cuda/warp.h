@@ -22,6 +22,7 @@
 #define FL_DEVICE static __device__ __forceinline__
 #define FL_BOTH static __host__ __device__ __forceinline__
 #define FL_UNROLL _Pragma("unroll")
+#define FL_UNROLL_4 _Pragma("unroll 4")
 #define FL_SHARED(type, name)                                                                                                  \
     extern __shared__ __align__(128) unsigned char fl_shared_bytes[];                                                          \
     type *name = (type *)fl_shared_bytes
