@@ -179,7 +179,7 @@ CUDA_LIBRARIES = $(wildcard $(patsubst %/bin/nvcc,%/lib,$(NVCC)))
 CUDA_TARGETS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
 NVCC_FLAGS = -std=c++17 -O3 -I. -I$(BUILD) -cudart static -Xcompiler -fPIC,-fvisibility=hidden --resource-usage $(CUDA_TARGETS)
 CXX = g++
-CXX_FLAGS = -std=c++17 -I. -I$(BUILD) -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Werror $(OPTIMISE_$(CONFIG))
+CXX_FLAGS = -std=c++17 -I. -I$(BUILD) -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Wno-missing-field-initializers -Werror $(OPTIMISE_$(CONFIG))
 CUDA_OBJECT = $(BUILD)/libfrostline_cuda.so
 CUDA_EMULATED = $(BUILD)/libfrostline_cuda_emulated.so
 

@@ -193,6 +193,29 @@ static void attention_backward(fl_compute *compute, const fl_attention_call *cal
     attention_done(device, &a);
 }
 
+static void gates(fl_compute *compute, const fl_gates_call *call) { fl_cuda_gates(fl_cuda_of(compute), call); }
+static void gates_backward(fl_compute *compute, const fl_gates_call *call, const fl_gates_gradients *gradients) {
+    fl_cuda_gates_backward(fl_cuda_of(compute), call, gradients);
+}
+
+static void short_conv(fl_compute *compute, const fl_short_conv_call *call) { fl_cuda_short_conv(fl_cuda_of(compute), call); }
+static void short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, float *history) {
+    fl_cuda_short_conv_remember(fl_cuda_of(compute), call, history);
+}
+static void short_conv_backward(fl_compute *compute, const fl_short_conv_call *call, const fl_short_conv_gradients *gradients) {
+    fl_cuda_short_conv_backward(fl_cuda_of(compute), call, gradients);
+}
+
+static void add_bonus(fl_compute *compute, const fl_bonus_call *call) { fl_cuda_add_bonus(fl_cuda_of(compute), call); }
+static void add_heads(fl_compute *compute, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to) {
+    fl_cuda_add_heads(fl_cuda_of(compute), tokens, heads, sources, head_dim, x, to);
+}
+
+static void merge(fl_compute *compute, const fl_merge_call *call) { fl_cuda_merge(fl_cuda_of(compute), call); }
+static void merge_backward(fl_compute *compute, const fl_merge_call *call, const fl_merge_gradients *gradients) {
+    fl_cuda_merge_backward(fl_cuda_of(compute), call, gradients);
+}
+
 static fl_compute_ops make_table() {
     fl_compute_ops ops = {};
     ops.name = "cuda";
@@ -222,6 +245,15 @@ static fl_compute_ops make_table() {
     ops.attention_backward = attention_backward;
     ops.recurrence = recurrence;
     ops.recurrence_backward = recurrence_backward;
+    ops.gates = gates;
+    ops.gates_backward = gates_backward;
+    ops.add_bonus = add_bonus;
+    ops.add_heads = add_heads;
+    ops.short_conv = short_conv;
+    ops.short_conv_remember = short_conv_remember;
+    ops.short_conv_backward = short_conv_backward;
+    ops.merge = merge;
+    ops.merge_backward = merge_backward;
     ops.destroy = fl_cuda_destroy;
     return ops;
 }

@@ -39,6 +39,17 @@ void fl_cuda_gated_activation(fl_cuda *, fl_activation, size_t count, const floa
 void fl_cuda_gated_activation_backward(fl_cuda *, fl_activation, size_t count, const float *gate, const float *up,
                                        const float *gradient_output, float *gradient_gate, float *gradient_up);
 
+/* mixing.cu; the structures hold device pointers */
+void fl_cuda_gates(fl_cuda *, const fl_gates_call *);
+void fl_cuda_gates_backward(fl_cuda *, const fl_gates_call *, const fl_gates_gradients *);
+void fl_cuda_short_conv(fl_cuda *, const fl_short_conv_call *);
+void fl_cuda_short_conv_remember(fl_cuda *, const fl_short_conv_call *, float *history);
+void fl_cuda_short_conv_backward(fl_cuda *, const fl_short_conv_call *, const fl_short_conv_gradients *);
+void fl_cuda_add_bonus(fl_cuda *, const fl_bonus_call *);
+void fl_cuda_add_heads(fl_cuda *, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to);
+void fl_cuda_merge(fl_cuda *, const fl_merge_call *);
+void fl_cuda_merge_backward(fl_cuda *, const fl_merge_call *, const fl_merge_gradients *);
+
 /* attention.cu, attention_backward.cu: lifetimes are int32, expiry INT32_MAX = never. */
 struct fl_cuda_attention {
     fl_attention_shape shape;

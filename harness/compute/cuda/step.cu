@@ -8,6 +8,7 @@ struct step_call {
     fl_step_streams streams;
     float *state, *output;
     float *squares; /* [H][parts][T]: sums of squares of a warp's rows, or NULL */
+    int norm_values; /* rows that these count */
 };
 
 template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_kernel(step_call c) {
@@ -49,7 +50,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
                 FL_UNROLL
                 for (int r = 0; r < Shape::rows; r++) {
                     if (lane == 0 && row + r < s.value_dim) {
-                        c.output[((size_t)head * s.steps + first + i) * s.value_dim + row + r] = y[r];
+                        c.output[(head * s.read_rows + first + i) * s.value_dim + row + r] = y[r];
                     }
                 }
             }
@@ -60,7 +61,9 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
                     FL_UNROLL
                     for (int r = 0; r < Shape::rows; r++) {
                         FL_UNROLL
-                        for (int k = 0; k < 4; k++) sum += state[r][j][k] * state[r][j][k];
+                        for (int k = 0; k < 4; k++) {
+                            if (row + r < c.norm_values) sum += state[r][j][k] * state[r][j][k];
+                        }
                     }
                 }
                 sum = fl_lanes_sum(sum, 32);
@@ -75,14 +78,14 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
     fl_step_write_state<Shape>(state, state_at, s.key_dim, s.value_dim, row, lane);
 }
 
-/* norm [H][T] = square root of the sum over `parts`. */
-FL_KERNEL(256) norm_kernel(const float *squares, size_t steps, int parts, size_t count, float *norm) {
+/* norm [H][rows] = square root of the sum over `parts`. */
+FL_KERNEL(256) norm_kernel(const float *squares, size_t steps, size_t rows, int parts, size_t count, float *norm) {
     const size_t at = (size_t)fl_block_x * 256 + fl_thread;
     if (at >= count) return;
     const float *from = squares + at / steps * parts * steps + at % steps;
     double sum = 0.0;
     for (int part = 0; part < parts; part++) sum += (double)from[part * steps];
-    norm[at] = (float)sqrt(sum);
+    norm[at / steps * rows + at % steps] = (float)sqrt(sum);
 }
 
 struct step_launch {
@@ -103,8 +106,8 @@ struct step_launch {
                   FL_STEP_THREADS, (size_t)(2 * t.floats + c.streams.tile) * 4, c);
         if (norm != NULL) {
             const size_t count = (size_t)s.heads * s.steps;
-            fl_launch(device, "recurrence", norm_kernel, dim3((unsigned)fl_pieces(count, 256)), 256, 0, c.squares, s.steps, parts,
-                      count, norm);
+            fl_launch(device, "recurrence", norm_kernel, dim3((unsigned)fl_pieces(count, 256)), 256, 0, c.squares, s.steps,
+                      s.read_rows, parts, count, norm);
             fl_cuda_give(device, c.squares);
         }
     }
@@ -115,10 +118,11 @@ bool fl_cuda_step(fl_cuda *device, const fl_recurrence_call *call) {
     step_launch launch = {};
     launch.device = device;
     launch.call.streams =
-        fl_step_streams_of(&call->transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->inputs);
+        fl_step_streams_of(&call->transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->rows, &call->inputs);
     if (call->output == NULL) launch.call.streams.query = NULL;
     launch.call.state = call->state;
     launch.call.output = call->output;
+    launch.call.norm_values = (int)(call->norm_values != 0 ? call->norm_values : call->value_dim);
     launch.norm = call->state_norm;
     return fl_step_choose((int)call->key_dim, call->transition.decay == FL_DECAY_CHANNEL, (int)call->transition.erase, launch);
 }

@@ -10,10 +10,10 @@
 
 enum { FL_STEP_THREADS = 128, FL_STEP_WARPS = FL_STEP_THREADS / 32, FL_STEP_ROOM = 96 << 10 /* of shared memory */ };
 
-/* A call's inputs. Arrays are [H][T][...] with these strides in floats. */
+/* A call's inputs: [H][rows][...] contiguous, of which the call's steps are the first. */
 struct fl_step_streams {
     const float *query, *key, *value, *log_decay, *erase_strength, *erase_read, *erase_write, *write;
-    size_t steps;
+    size_t steps, read_rows, write_rows; /* of a head: query and what comes out; the other inputs */
     int heads, key_dim, value_dim;
     int tile;  /* tokens */
     bool wide; /* rows of Dk begin at multiples of 16 bytes */
@@ -64,10 +64,10 @@ FL_DEVICE void fl_step_copy_rows(float *shared, int pitch, const float *global, 
 /* Begins to copy the tokens first .. first + count - 1 of a head. */
 FL_DEVICE void fl_step_load(const fl_step_streams &s, const fl_step_tile &t, float *stage, int head, size_t first, int count,
                             int first_row, int block_rows, int decay_width, int erase) {
-    const size_t token = (size_t)head * s.steps + first;
+    const size_t token = head * s.write_rows + first, query = head * s.read_rows + first;
     fl_step_copy_rows(stage + t.key, t.pitch, s.key + token * s.key_dim, count, s.key_dim, s.wide);
     if (s.query != NULL) {
-        fl_step_copy_rows(stage + t.query, t.pitch, s.query + token * s.key_dim, count, s.key_dim, s.wide);
+        fl_step_copy_rows(stage + t.query, t.pitch, s.query + query * s.key_dim, count, s.key_dim, s.wide);
     }
     if (erase == 2) {
         fl_step_copy_rows(stage + t.read, t.pitch, s.erase_read + token * s.key_dim, count, s.key_dim, s.wide);
@@ -268,7 +268,8 @@ static inline bool fl_step_aligned(const void *p) { return (uintptr_t)p % 16 == 
 
 /* The streams of a call; tile is chosen by the caller. */
 static inline fl_step_streams fl_step_streams_of(const fl_transition *transition, size_t heads, size_t steps, size_t key_dim,
-                                                 size_t value_dim, const fl_recurrence_inputs *inputs) {
+                                                 size_t value_dim, const fl_recurrence_rows *rows,
+                                                 const fl_recurrence_inputs *inputs) {
     fl_step_streams s = {};
     s.query = inputs->query;
     s.key = inputs->key;
@@ -279,6 +280,8 @@ static inline fl_step_streams fl_step_streams_of(const fl_transition *transition
     s.erase_write = inputs->erase_write;
     s.write = inputs->write;
     s.steps = steps;
+    s.read_rows = rows->read != 0 ? rows->read : steps;
+    s.write_rows = rows->write != 0 ? rows->write : steps;
     s.heads = (int)heads;
     s.key_dim = (int)key_dim;
     s.value_dim = (int)value_dim;

@@ -18,8 +18,9 @@ struct backward_call {
     fl_step_streams streams;
     const float *initial_state, *gradient_output, *gradient_final_state;
     float *gradient_value, *gradient_initial_state;
-    float *vectors[VECTORS]; /* [block][H][T][Dk], or NULL */
-    float *scalars[SCALARS]; /* [block][H][T], or NULL */
+    float *vectors[VECTORS]; /* [block][H][rows][Dk], or NULL */
+    float *scalars[SCALARS]; /* [block][H][rows], or NULL */
+    size_t query_rows, other_rows; /* of these */
     fl_float4 *kept;         /* [block][H][chunks + CHUNK][ROWS PARTS][thread] */
 };
 
@@ -226,7 +227,7 @@ FL_DEVICE void token_back(const backward_call &c, const backward_room &room, flo
 /* Adds what the warps have stored, in order, and writes it out for tokens first .. first + count - 1. */
 FL_DEVICE void write_out(const backward_call &c, const backward_room &room, const float *shared, int head, size_t first, int count) {
     const fl_step_streams &s = c.streams;
-    const size_t at = ((size_t)fl_block_x * s.heads + head) * s.steps + first;
+    const size_t block = (size_t)fl_block_x * s.heads + head;
     for (int vector = 0; vector < VECTORS; vector++) {
         if (c.vectors[vector] == NULL) continue;
         for (int i = fl_thread; i < count * s.key_dim; i += FL_STEP_THREADS) {
@@ -235,6 +236,7 @@ FL_DEVICE void write_out(const backward_call &c, const backward_room &room, cons
             for (int warp = 0; warp < FL_STEP_WARPS; warp++) {
                 sum += shared[room.vectors + ((warp * room.tokens + token) * VECTORS + vector) * room.tile.pitch + channel];
             }
+            const size_t at = block * (vector == QUERY ? c.query_rows : c.other_rows) + first;
             c.vectors[vector][at * s.key_dim + i] = sum;
         }
     }
@@ -244,7 +246,7 @@ FL_DEVICE void write_out(const backward_call &c, const backward_room &room, cons
         for (int warp = 0; warp < FL_STEP_WARPS; warp++) {
             sum += shared[room.scalars + (warp * room.tokens + i / SCALARS) * SCALARS + i % SCALARS];
         }
-        c.scalars[i % SCALARS][at + i / SCALARS] = sum;
+        c.scalars[i % SCALARS][block * c.other_rows + first + i / SCALARS] = sum;
     }
 }
 
@@ -269,7 +271,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
             const int rows = s.value_dim - first_row < Shape::block_rows ? s.value_dim - first_row : Shape::block_rows;
             for (int i = fl_thread; i < count * rows; i += FL_STEP_THREADS) {
                 shared[room.gradient + i / rows * Shape::block_rows + i % rows] =
-                    c.gradient_output[((size_t)head * s.steps + first + i / rows) * s.value_dim + first_row + i % rows];
+                    c.gradient_output[(head * s.read_rows + first + i / rows) * s.value_dim + first_row + i % rows];
             }
         }
         fl_copy_wait<0>();
@@ -308,7 +310,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
             load(first, count, true);
             for (int i = count; i-- > 0;) {
                 recall<Shape>(state, each + (first - begin + i) * a_state);
-                token_back<Shape, CHANNEL, ERASE>(c, room, shared, i, (size_t)head * s.steps + first + i, lane, group, row, state,
+                token_back<Shape, CHANNEL, ERASE>(c, room, shared, i, head * s.write_rows + first + i, lane, group, row, state,
                                                   gradient);
             }
             fl_block_sync();
@@ -320,13 +322,13 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
     }
 }
 
-/* to [count] = sum of from [blocks][count], in order. */
-FL_KERNEL(256) add_blocks_kernel(const float *from, int blocks, size_t count, float *to) {
+/* to [H][stride] = sum of from [blocks][H][run], in order; count = H run. */
+FL_KERNEL(256) add_blocks_kernel(const float *from, int blocks, size_t count, size_t run, size_t stride, float *to) {
     const size_t at = (size_t)fl_block_x * 256 + fl_thread;
     if (at >= count) return;
     float sum = from[at];
     for (int block = 1; block < blocks; block++) sum += from[block * count + at];
-    to[at] = sum;
+    to[at / run * stride + at % run] = sum;
 }
 
 struct backward_launch {
@@ -348,6 +350,8 @@ struct backward_launch {
         if (!fits) return;
         const size_t count = (size_t)s.heads * s.steps;
         float *taken[VECTORS + SCALARS] = {};
+        c.query_rows = blocks > 1 ? s.steps : s.read_rows;
+        c.other_rows = blocks > 1 ? s.steps : s.write_rows;
         for (int i = 0; i < VECTORS + SCALARS; i++) {
             float *to = i < VECTORS ? vectors[i] : scalars[i - VECTORS];
             if (to == NULL) continue;
@@ -363,9 +367,11 @@ struct backward_launch {
                   dim3((unsigned)blocks, (unsigned)s.heads), FL_STEP_THREADS, bytes, c);
         for (int i = 0; i < VECTORS + SCALARS; i++) {
             if (taken[i] == NULL) continue;
-            const size_t each = i < VECTORS ? count * s.key_dim : count;
+            const size_t width = i < VECTORS ? s.key_dim : 1, each = count * width;
+            const size_t stride = width * (i == QUERY ? s.read_rows : s.write_rows);
             fl_launch(device, "recurrence_backward", add_blocks_kernel, dim3((unsigned)fl_pieces(each, 256)), 256, 0,
-                      (const float *)taken[i], blocks, each, i < VECTORS ? vectors[i] : scalars[i - VECTORS]);
+                      (const float *)taken[i], blocks, each, s.steps * width, stride,
+                      i < VECTORS ? vectors[i] : scalars[i - VECTORS]);
             fl_cuda_give(device, taken[i]);
         }
         fl_cuda_give(device, c.kept);
@@ -395,7 +401,7 @@ bool fl_cuda_step_backward(fl_cuda *device, const fl_recurrence_backward_call *c
     launch.device = device;
     launch.fits = true;
     launch.call.streams =
-        fl_step_streams_of(transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->inputs);
+        fl_step_streams_of(transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->rows, &call->inputs);
     launch.call.initial_state = call->initial_state;
     launch.call.gradient_output = call->gradient_output;
     launch.call.gradient_final_state = call->gradient_final_state;
