@@ -204,7 +204,7 @@ $(BUILD)/cuda/%.o: $(CUDA_FOLDER)/%.cu Makefile $(BACKEND_HASH)
 
 $(CUDA_OBJECT): $(patsubst $(CUDA_FOLDER)/%.cu,$(BUILD)/cuda/%.o,$(CUDA_SOURCES))
 	@echo "link $@"
-	$(Q)$(NVCC) -shared -cudart static $(addprefix -L,$(CUDA_LIBRARIES)) -Xlinker --exclude-libs,ALL -o $@ $^ -ldl
+	$(Q)$(NVCC) -shared -cudart static $(addprefix -L,$(CUDA_LIBRARIES)) -Xlinker --version-script=$(CUDA_FOLDER)/exports.map -o $@ $^ -ldl
 
 cuda-check: $(CUDA_OBJECT)
 	@harness/setup/cuda_check.sh $(CUDA_OBJECT) $(BUILD)/cuda

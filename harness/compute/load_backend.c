@@ -23,11 +23,13 @@ fl_status fl_backend_load_file(const char *path, const fl_backend **out, fl_erro
     memcpy(&entry, &symbol, sizeof entry); /* ISO C has no conversion from an object's address */
     fl_status status = FL_OK;
     if (entry == NULL) {
-        status = fl_error_set(error, FL_ERROR_UNSUPPORTED, "%s is no backend of frostline: it has no fl_backend_entry", path);
+        status = fl_error_set(error, FL_ERROR_UNSUPPORTED,
+                              "%s is no backend of frostline: it has no fl_backend_entry", path);
     } else if (entry(FL_BACKEND_ABI, out) != FL_OK || strcmp((*out)->hash, FL_BACKEND_HASH) != 0) {
         *out = NULL;
-        status = fl_error_set(error, FL_ERROR_UNSUPPORTED,
-                              "%s was built from other sources than this program: build both again (make; make cuda)", path);
+        status = fl_error_set(
+            error, FL_ERROR_UNSUPPORTED,
+            "%s was built from other sources than this program: build both again (make; make cuda)", path);
     }
     if (status != FL_OK) dlclose(object);
     return status;
@@ -58,10 +60,11 @@ fl_status fl_backend_load(const char *name, const fl_backend **out, fl_error *er
     if (beside_executable(file, path)) return fl_backend_load_file(path, out, error);
     fl_error why = {0};
     if (fl_backend_load_file(file, out, &why) == FL_OK) return FL_OK;
-    return fl_error_set(error, FL_ERROR_UNSUPPORTED,
-                        "%s is not found (%s, beside the program, the system's libraries): build it with make %s, or set "
-                        "compute.device to cpu",
-                        file, variable, name);
+    return fl_error_set(
+        error, FL_ERROR_UNSUPPORTED,
+        "%s is not found (%s, beside the program, the system's libraries): build it with make %s, or set "
+        "compute.device to cpu",
+        file, variable, name);
 }
 
 fl_status fl_backend_create(const fl_backend *backend, const fl_backend_options *options, fl_compute *host,

@@ -1,4 +1,5 @@
-/* Attention and its gradients on the device beside the cpu's (test_attention compares these with the definition). */
+/* Attention and its gradients on the device beside the cpu's (test_attention compares these with the
+ * definition). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,10 +29,11 @@ typedef struct {
     size_t heads, kv_heads, dim, tokens, first, keys;
 } case_shape;
 
-/* Groups that do and do not fill 64 rows, one larger than that, rows of keys that are no multiple of 16 bytes, every size of head. */
-static const case_shape shapes[] = {{9, 3, 64, 70, 0, 70},  {2, 1, 32, 65, 3, 68},  {8, 2, 80, 20, 100, 130}, {6, 1, 98, 10, 0, 10},
-                                    {4, 2, 128, 9, 60, 70}, {2, 2, 250, 5, 33, 38}, {70, 1, 16, 3, 5, 8},     {3, 3, 5, 4, 0, 0},
-                                    {9, 3, 64, 1, 200, 201}};
+/* Groups that do and do not fill 64 rows, one larger than that, rows of keys that are no multiple of 16
+ * bytes, every size of head. */
+static const case_shape shapes[] = {{9, 3, 64, 70, 0, 70}, {2, 1, 32, 65, 3, 68},  {8, 2, 80, 20, 100, 130},
+                                    {6, 1, 98, 10, 0, 10}, {4, 2, 128, 9, 60, 70}, {2, 2, 250, 5, 33, 38},
+                                    {70, 1, 16, 3, 5, 8},  {3, 3, 5, 4, 0, 0},     {9, 3, 64, 1, 200, 201}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void make_lifetimes(attention_case *c, fl_random *random, lifetime_kind kind) {
@@ -43,25 +45,29 @@ static void make_lifetimes(attention_case *c, fl_random *random, lifetime_kind k
         const bool late = kind == RANDOM_LIFETIMES && key > 0;
         c->position[i] = late ? c->position[i - 1] + fl_random_below(random, 3) : key;
         c->expiry[i] = kind == WINDOW && key >= 3 ? key + 17 : SIZE_MAX;
-        if (kind == RANDOM_LIFETIMES && fl_random_below(random, 4) > 0) c->expiry[i] = c->position[i] + fl_random_below(random, 90);
+        if (kind == RANDOM_LIFETIMES && fl_random_below(random, 4) > 0)
+            c->expiry[i] = c->position[i] + fl_random_below(random, 90);
     }
     c->call.position = c->position;
     c->call.expiry = kind == CAUSAL ? NULL : c->expiry;
 }
 
-static void case_create(attention_case *c, fl_random *random, const case_shape *s, lifetime_kind kind, bool per_head) {
+static void case_create(attention_case *c, fl_random *random, const case_shape *s, lifetime_kind kind,
+                        bool per_head) {
     memset(c, 0, sizeof *c);
     const size_t stride = s->keys * s->dim + 4;
     c->queries = s->tokens * s->heads * s->dim;
     c->rows = s->tokens * s->heads;
     c->keys = s->kv_heads * stride;
-    c->call = (fl_attention_call){
-        .shape = {.query_heads = s->heads, .kv_heads = s->kv_heads, .head_dim = s->dim, .scale = 1.0f / sqrtf((float)s->dim)},
-        .tokens = s->tokens,
-        .first_position = s->first,
-        .keys = s->keys,
-        .key_head_stride = stride,
-        .lifetimes_per_head = per_head};
+    c->call = (fl_attention_call){.shape = {.query_heads = s->heads,
+                                            .kv_heads = s->kv_heads,
+                                            .head_dim = s->dim,
+                                            .scale = 1.0f / sqrtf((float)s->dim)},
+                                  .tokens = s->tokens,
+                                  .first_position = s->first,
+                                  .keys = s->keys,
+                                  .key_head_stride = stride,
+                                  .lifetimes_per_head = per_head};
     c->query = fl_test_normals(random, c->queries, 2.0);
     c->key = fl_test_normals(random, c->keys, 2.0);
     c->value = fl_test_normals(random, c->keys, 1.0);
@@ -80,7 +86,8 @@ static void case_destroy(attention_case *c) {
 enum { RESULTS = 6 }; /* output, log_sum_exp, largest; gradients of query, key, value */
 
 /* Runs forward and backward on an instance: results as host blocks. */
-static void run(fl_compute *compute, const attention_case *c, bool with_largest, bool again, float *results[RESULTS]) {
+static void run(fl_compute *compute, const attention_case *c, bool with_largest, bool again,
+                float *results[RESULTS]) {
     fl_attention_call call = c->call;
     call.query = fl_placed(compute, c->query, c->queries);
     call.key = fl_placed(compute, c->key, c->keys);
@@ -88,13 +95,15 @@ static void run(fl_compute *compute, const attention_case *c, bool with_largest,
     call.output = fl_placed_zeros(compute, c->queries);
     call.log_sum_exp = fl_placed_zeros(compute, c->rows);
     call.largest = fl_placed_zeros(compute, c->rows);
-    float *key = fl_placed(compute, c->value, c->keys), *value = fl_placed(compute, c->key, c->keys); /* added to */
-    fl_attention_gradients gradients = {.output = fl_placed(compute, c->of_output, c->queries),
-                                        .log_sum_exp = with_largest ? NULL : fl_placed(compute, c->of_log_sum_exp, c->rows),
-                                        .largest = with_largest ? fl_placed(compute, c->of_largest, c->rows) : NULL,
-                                        .query = fl_placed_zeros(compute, c->queries),
-                                        .key = key,
-                                        .value = value};
+    float *key = fl_placed(compute, c->value, c->keys),
+          *value = fl_placed(compute, c->key, c->keys); /* added to */
+    fl_attention_gradients gradients = {
+        .output = fl_placed(compute, c->of_output, c->queries),
+        .log_sum_exp = with_largest ? NULL : fl_placed(compute, c->of_log_sum_exp, c->rows),
+        .largest = with_largest ? fl_placed(compute, c->of_largest, c->rows) : NULL,
+        .query = fl_placed_zeros(compute, c->queries),
+        .key = key,
+        .value = value};
     compute->ops->attention(compute, &call);
     results[0] = fl_brought_back(compute, call.output, c->queries);
     results[1] = fl_brought_back(compute, call.log_sum_exp, c->rows);
@@ -107,16 +116,18 @@ static void run(fl_compute *compute, const attention_case *c, bool with_largest,
     fl_cuda_device_sweep();
 }
 
-static void compare(const attention_case *c, float *const own[RESULTS], float *const cpu[RESULTS], const char *what) {
-    static const char *const names[RESULTS] = {"output",           "log_sum_exp",     "largest",
-                                               "gradient of query", "gradient of key", "gradient of value"};
+static void compare(const attention_case *c, float *const own[RESULTS], float *const cpu[RESULTS],
+                    const char *what) {
+    static const char *const names[RESULTS] = {
+        "output", "log_sum_exp", "largest", "gradient of query", "gradient of key", "gradient of value"};
     const size_t counts[RESULTS] = {c->queries, c->rows, c->rows, c->queries, c->keys, c->keys};
     static const double bounds[RESULTS] = {2e-6, 2e-6, 2e-6, 1e-5, 1e-5, 1e-5};
     for (size_t i = 0; i < RESULTS; i++) {
         const fl_difference difference = fl_compare_float_floats(own[i], cpu[i], counts[i]);
         if (difference.not_finite > 0 || difference.relative > bounds[i])
-            fail_msg("%s, %s: %.3g off, at %zu: %g, cpu %g", what, names[i], difference.relative, difference.largest_at,
-                     (double)own[i][difference.largest_at], (double)cpu[i][difference.largest_at]);
+            fail_msg("%s, %s: %.3g off, at %zu: %g, cpu %g", what, names[i], difference.relative,
+                     difference.largest_at, (double)own[i][difference.largest_at],
+                     (double)cpu[i][difference.largest_at]);
         fl_memory_free(own[i]);
         fl_memory_free(cpu[i]);
     }

@@ -1,4 +1,5 @@
-/* The step form on the device and its gradients, against the definition in float64 and the cpu's step form. */
+/* The step form on the device and its gradients, against the definition in float64 and the cpu's step form.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,14 +29,15 @@ typedef struct {
     size_t steps, key_dim, value_dim;
 } case_shape;
 
-/* Ends of tiles (16) and chunks (32), rows that are no multiple of 16 bytes, Dv of one row more than a block's, and every shape of the
- * kernels: to 64, 128, 256 and 1024 channels. */
+/* Ends of tiles (16) and chunks (32), rows that are no multiple of 16 bytes, Dv of one row more than a
+ * block's, and every shape of the kernels: to 64, 128, 256 and 1024 channels. */
 static const case_shape shapes[] = {{0, 16, 8},   {1, 8, 8},     {15, 60, 33}, {16, 64, 64}, {33, 65, 40},
                                     {70, 128, 9}, {17, 200, 17}, {5, 300, 5},  {3, 1024, 3}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static fl_recurrence_inputs placed_inputs(fl_compute *device, const fl_recurrence_inputs *from, fl_transition transition, size_t heads, size_t steps,
-                                             size_t key_dim, size_t value_dim) {
+static fl_recurrence_inputs placed_inputs(fl_compute *device, const fl_recurrence_inputs *from,
+                                          fl_transition transition, size_t heads, size_t steps,
+                                          size_t key_dim, size_t value_dim) {
     const size_t tokens = heads * steps, keys = tokens * key_dim;
     return (fl_recurrence_inputs){
         .query = fl_placed(device, from->query, keys),
@@ -58,8 +60,10 @@ static void bring_back(fl_compute *device, float *to, const float *from, size_t 
 static void run(fl_compute *device, fl_recurrence_case *c, float *norm) {
     fl_recurrence_call call = c->call;
     fl_error error = {0};
-    const size_t states = call.heads * call.value_dim * call.key_dim, outputs = call.heads * call.steps * call.value_dim;
-    call.inputs = placed_inputs(device, &c->call.inputs, call.transition, call.heads, call.steps, call.key_dim, call.value_dim);
+    const size_t states = call.heads * call.value_dim * call.key_dim,
+                 outputs = call.heads * call.steps * call.value_dim;
+    call.inputs = placed_inputs(device, &c->call.inputs, call.transition, call.heads, call.steps,
+                                call.key_dim, call.value_dim);
     call.state = fl_placed(device, c->call.state, states);
     call.output = fl_placed_zeros(device, outputs);
     call.state_norm = norm != NULL ? fl_placed_zeros(device, call.heads * call.steps) : NULL;
@@ -77,7 +81,8 @@ static void check(fl_compute *device, fl_recurrence_case *c, double bound, const
     fl_case_rewind(c);
     run(device, c, norm);
     fl_assert_close(c->call.output, c->output, norms * c->call.value_dim, bound, what);
-    fl_assert_close(c->call.state, c->state, c->call.heads * c->call.value_dim * c->call.key_dim, bound, what);
+    fl_assert_close(c->call.state, c->state, c->call.heads * c->call.value_dim * c->call.key_dim, bound,
+                    what);
     fl_assert_close(norm, c->norm, norms, bound, what);
     fl_memory_free(norm);
 }
@@ -94,10 +99,11 @@ static void every_transition_is_the_definition(void **state) {
             const case_shape *shape = &shapes[(i / TRANSITIONS + i) % SHAPES];
             char what[96];
             fl_recurrence_case c;
-            snprintf(what, sizeof what, "decay %d erase %d steps %zu Dk %zu Dv %zu", transition.decay, transition.erase, shape->steps,
-                     shape->key_dim, shape->value_dim);
+            snprintf(what, sizeof what, "decay %d erase %d steps %zu Dk %zu Dv %zu", transition.decay,
+                     transition.erase, shape->steps, shape->key_dim, shape->value_dim);
             fl_cuda_device_seed(seed);
-            fl_case_create(&c, &random, transition, FL_CASE_BENIGN, 2, shape->steps, shape->key_dim, shape->value_dim);
+            fl_case_create(&c, &random, transition, FL_CASE_BENIGN, 2, shape->steps, shape->key_dim,
+                           shape->value_dim);
             check(device, &c, 1e-5, what);
             fl_case_destroy(&c);
         }
@@ -115,7 +121,8 @@ static void hostile_inputs_are_the_definition(void **state) {
         for (int kind = FL_CASE_SHARP; kind < FL_CASE_COUNT; kind++) {
             char what[96];
             fl_recurrence_case c;
-            snprintf(what, sizeof what, "decay %d erase %d case %d", transitions[k].decay, transitions[k].erase, kind);
+            snprintf(what, sizeof what, "decay %d erase %d case %d", transitions[k].decay,
+                     transitions[k].erase, kind);
             fl_case_create(&c, &random, transitions[k], (fl_case_kind)kind, 1, 40, 32, 24);
             check(device, &c, 1e-5, what);
             fl_case_destroy(&c);
@@ -130,7 +137,8 @@ static void null_writes_leave_the_state_bit_for_bit(void **state) {
     fl_recurrence_case c;
     fl_random random;
     fl_random_seed(&random, 23, 0);
-    fl_case_create(&c, &random, (fl_transition){FL_DECAY_CHANNEL, FL_ERASE_KEY}, FL_CASE_BENIGN, 1, STEPS, DIM, DIM);
+    fl_case_create(&c, &random, (fl_transition){FL_DECAY_CHANNEL, FL_ERASE_KEY}, FL_CASE_BENIGN, 1, STEPS,
+                   DIM, DIM);
     memset((void *)(uintptr_t)c.call.inputs.key, 0, STEPS * DIM * sizeof(float));
     memset((void *)(uintptr_t)c.call.inputs.log_decay, 0, STEPS * DIM * sizeof(float));
     memset((void *)(uintptr_t)c.call.inputs.erase_strength, 0, STEPS * sizeof(float));
@@ -148,8 +156,9 @@ typedef struct {
     size_t count[GRADIENTS];
 } gradient_list;
 
-static const char *const gradient_names[GRADIENTS] = {"query",      "key",         "value", "log_decay",    "erase_strength",
-                                                      "erase_read", "erase_write", "write", "initial_state"};
+static const char *const gradient_names[GRADIENTS] = {
+    "query",      "key",         "value", "log_decay",    "erase_strength",
+    "erase_read", "erase_write", "write", "initial_state"};
 
 static float *host_room(size_t count) {
     return fl_test_block(count + 1, sizeof(float));
@@ -160,8 +169,9 @@ static gradient_list gradients_of(const fl_recurrence_call *c, fl_compute *devic
     const size_t tokens = c->heads * c->steps, keys = tokens * c->key_dim;
     const bool decays = c->transition.decay != FL_DECAY_NONE, erases = c->transition.erase != FL_ERASE_NONE,
                directions = c->transition.erase == FL_ERASE_DIRECTIONS;
-    gradient_list list = {.count = {keys, keys, tokens * c->value_dim, c->transition.decay == FL_DECAY_CHANNEL ? keys : tokens, tokens,
-                                    keys, keys, tokens, c->heads * c->value_dim * c->key_dim}};
+    gradient_list list = {.count = {keys, keys, tokens * c->value_dim,
+                                    c->transition.decay == FL_DECAY_CHANNEL ? keys : tokens, tokens, keys,
+                                    keys, tokens, c->heads * c->value_dim * c->key_dim}};
     const bool wanted[GRADIENTS] = {true, true, true, decays, erases, directions, directions, true, true};
     for (size_t i = 0; i < GRADIENTS; i++) {
         if (!wanted[i]) continue;
@@ -181,13 +191,14 @@ static float *random_numbers(fl_random *random, size_t count) {
     return numbers;
 }
 
-static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *random, fl_transition transition, fl_case_kind kind,
-                            const case_shape *shape, double bound) {
+static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *random, fl_transition transition,
+                            fl_case_kind kind, const case_shape *shape, double bound) {
     fl_recurrence_case c;
     fl_error error = {0};
     fl_case_create(&c, random, transition, kind, 2, shape->steps, shape->key_dim, shape->value_dim);
     const fl_recurrence_call *call = &c.call;
-    const size_t outputs = call->heads * call->steps * call->value_dim, states = call->heads * call->value_dim * call->key_dim;
+    const size_t outputs = call->heads * call->steps * call->value_dim,
+                 states = call->heads * call->value_dim * call->key_dim;
     float *of_output = random_numbers(random, outputs), *of_state = random_numbers(random, states);
     gradient_list expected = gradients_of(call, NULL), own = gradients_of(call, device);
     fl_recurrence_backward_call backward = {.transition = transition,
@@ -202,7 +213,8 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
                                             .gradient_final_state = of_state,
                                             .gradients = as_gradients(&expected)};
     if (cpu->ops->recurrence_backward(cpu, &backward, &error) != FL_OK) fail_msg("%s", error.message);
-    backward.inputs = placed_inputs(device, &call->inputs, transition, call->heads, call->steps, call->key_dim, call->value_dim);
+    backward.inputs = placed_inputs(device, &call->inputs, transition, call->heads, call->steps,
+                                    call->key_dim, call->value_dim);
     backward.initial_state = fl_placed(device, c.entry_state, states);
     backward.gradient_output = fl_placed(device, of_output, outputs);
     backward.gradient_final_state = fl_placed(device, of_state, states);
@@ -213,9 +225,9 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
         float *back = fl_brought_back(device, own.at[i], own.count[i]);
         fl_difference difference = fl_compare_float_floats(back, expected.at[i], own.count[i]);
         if (difference.not_finite > 0 || difference.relative > bound) {
-            fail_msg("decay %d erase %d kind %d steps %zu Dk %zu Dv %zu: gradient of %s is %.3g off at %zu", transition.decay,
-                     transition.erase, kind, shape->steps, shape->key_dim, shape->value_dim, gradient_names[i], difference.relative,
-                     difference.largest_at);
+            fail_msg("decay %d erase %d kind %d steps %zu Dk %zu Dv %zu: gradient of %s is %.3g off at %zu",
+                     transition.decay, transition.erase, kind, shape->steps, shape->key_dim, shape->value_dim,
+                     gradient_names[i], difference.relative, difference.largest_at);
         }
         fl_memory_free(back);
         fl_memory_free(expected.at[i]);
@@ -233,7 +245,8 @@ static void gradients_are_the_cpus(void **state) {
     fl_random_seed(&random, 24, 0);
     for (size_t i = 0; i < TRANSITIONS * SHAPES; i++) {
         fl_cuda_device_seed(i);
-        check_gradients(device, cpu, &random, transitions[i % TRANSITIONS], FL_CASE_BENIGN, &shapes[(i / TRANSITIONS + i) % SHAPES], 1e-5);
+        check_gradients(device, cpu, &random, transitions[i % TRANSITIONS], FL_CASE_BENIGN,
+                        &shapes[(i / TRANSITIONS + i) % SHAPES], 1e-5);
     }
     for (size_t i = 0; i < TRANSITIONS; i++) {
         check_gradients(device, cpu, &random, transitions[i], FL_CASE_SHARP, &(case_shape){40, 32, 24}, 2e-5);

@@ -216,6 +216,31 @@ static void merge_backward(fl_compute *compute, const fl_merge_call *call, const
     fl_cuda_merge_backward(fl_cuda_of(compute), call, gradients);
 }
 
+static void row_errors(fl_compute *compute, size_t rows, size_t columns, const float *reference, const float *other, fl_array squared,
+                       fl_array cosine) {
+    fl_cuda_row_errors(fl_cuda_of(compute), rows, columns, reference, other, (double *)squared.at, (double *)cosine.at);
+}
+static void row_moments(fl_compute *compute, size_t rows, size_t columns, const float *x, fl_array sum, fl_array sum_squares) {
+    fl_cuda_row_moments(fl_cuda_of(compute), rows, columns, x, (double *)sum.at, (double *)sum_squares.at);
+}
+static void first_not_finite(fl_compute *compute, size_t count, const float *x, fl_array first) {
+    fl_cuda_first_not_finite(fl_cuda_of(compute), count, x, (int32_t *)first.at);
+}
+static void subtract_squares(fl_compute *compute, size_t count, const float *y, float *x, fl_array squares) {
+    fl_cuda_subtract_squares(fl_cuda_of(compute), count, y, x, (double *)squares.at);
+}
+static void scale(fl_compute *compute, size_t count, float factor, float *x) {
+    fl_cuda_scale(fl_cuda_of(compute), count, factor, x);
+}
+static void key_geometry(fl_compute *compute, const fl_key_geometry_call *call) { fl_cuda_key_geometry(fl_cuda_of(compute), call); }
+static void logit_rows(fl_compute *compute, const fl_logit_rows_call *call) { fl_cuda_logit_rows(fl_cuda_of(compute), call); }
+static void logit_divergence(fl_compute *compute, const fl_logit_divergence_call *call) {
+    fl_cuda_logit_divergence(fl_cuda_of(compute), call);
+}
+static void logit_gradient(fl_compute *compute, const fl_logit_gradient_call *call) {
+    fl_cuda_logit_gradient(fl_cuda_of(compute), call);
+}
+
 static fl_compute_ops make_table() {
     fl_compute_ops ops = {};
     ops.name = "cuda";
@@ -254,6 +279,15 @@ static fl_compute_ops make_table() {
     ops.short_conv_backward = short_conv_backward;
     ops.merge = merge;
     ops.merge_backward = merge_backward;
+    ops.row_errors = row_errors;
+    ops.row_moments = row_moments;
+    ops.first_not_finite = first_not_finite;
+    ops.subtract_squares = subtract_squares;
+    ops.scale = scale;
+    ops.key_geometry = key_geometry;
+    ops.logit_rows = logit_rows;
+    ops.logit_divergence = logit_divergence;
+    ops.logit_gradient = logit_gradient;
     ops.destroy = fl_cuda_destroy;
     return ops;
 }

@@ -69,6 +69,18 @@ struct fl_cuda_attention_gradients {
 /* call->output and call->log_sum_exp hold the forward pass's results. */
 bool fl_cuda_attention_backward(fl_cuda *, const fl_cuda_attention *, const fl_cuda_attention_gradients *);
 
+/* measure.cu */
+void fl_cuda_row_errors(fl_cuda *, size_t rows, size_t columns, const float *reference, const float *other, double *squared,
+                        double *cosine);
+void fl_cuda_row_moments(fl_cuda *, size_t rows, size_t columns, const float *x, double *sum, double *sum_squares);
+void fl_cuda_first_not_finite(fl_cuda *, size_t count, const float *x, int32_t *first);
+void fl_cuda_subtract_squares(fl_cuda *, size_t count, const float *y, float *x, double *squares);
+void fl_cuda_scale(fl_cuda *, size_t count, float factor, float *x);
+void fl_cuda_key_geometry(fl_cuda *, const fl_key_geometry_call *);
+void fl_cuda_logit_rows(fl_cuda *, const fl_logit_rows_call *);
+void fl_cuda_logit_divergence(fl_cuda *, const fl_logit_divergence_call *);
+void fl_cuda_logit_gradient(fl_cuda *, const fl_logit_gradient_call *);
+
 /* linear.cu: C [m][n] = alpha op(A) op(B) + beta C, row-major. */
 void fl_cuda_matmul(fl_cuda *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
                     size_t stride_a, const float *b, size_t stride_b, float beta, float *c, size_t stride_c);
