@@ -114,19 +114,18 @@ fl_array fl_placed_array(fl_compute *compute, const void *from, fl_number number
     return array;
 }
 
-float *fl_placed(fl_compute *compute, const float *from, size_t count) {
-    return from == NULL ? NULL : fl_placed_array(compute, from, FL_FLOAT32, count).at;
+fl_array fl_placed(fl_compute *compute, const float *from, size_t count) {
+    return from == NULL ? fl_array_none : fl_placed_array(compute, from, FL_FLOAT32, count);
 }
 
-float *fl_placed_zeros(fl_compute *compute, size_t count) {
-    return fl_placed_array(compute, NULL, FL_FLOAT32, count).at;
+fl_array fl_placed_zeros(fl_compute *compute, size_t count) {
+    return fl_placed_array(compute, NULL, FL_FLOAT32, count);
 }
 
-float *fl_brought_back(fl_compute *compute, const float *from, size_t count) {
+float *fl_brought_back(fl_compute *compute, fl_array from, size_t count) {
     fl_error error = {0};
     float *to = fl_test_block(count + 1, sizeof *to);
-    const fl_array array = {(void *)(uintptr_t)from, FL_FLOAT32};
-    if (compute->ops->download(compute, to, array, count, &error) != FL_OK) fail_msg("%s", error.message);
+    if (compute->ops->download(compute, to, from, count, &error) != FL_OK) fail_msg("%s", error.message);
     return to;
 }
 

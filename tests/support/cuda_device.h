@@ -17,12 +17,12 @@ void fl_cuda_device_seed(uint64_t seed);
 /* Whether the emulation runs: tests then take smaller shapes. */
 bool fl_cuda_device_emulated(void);
 
-/* A copy of `count` numbers on an instance (NULL: NULL), or zeros, which live until fl_cuda_device_sweep. */
-float *fl_placed(fl_compute *compute, const float *from, size_t count);
-float *fl_placed_zeros(fl_compute *compute, size_t count);
+/* A copy of `count` numbers on an instance (NULL: none), or zeros, which live until fl_cuda_device_sweep. */
+fl_array fl_placed(fl_compute *compute, const float *from, size_t count);
+fl_array fl_placed_zeros(fl_compute *compute, size_t count);
 fl_array fl_placed_array(fl_compute *compute, const void *from, fl_number number, size_t count);
 /* Back to the host, a block of fl_memory; fails the test when something has failed there. */
-float *fl_brought_back(fl_compute *compute, const float *from, size_t count);
+float *fl_brought_back(fl_compute *compute, fl_array from, size_t count);
 /* Releases all copies. */
 void fl_cuda_device_sweep(void);
 

@@ -95,12 +95,12 @@ static void run(fl_compute *compute, const attention_case *c, bool with_largest,
     call.output = fl_placed_zeros(compute, c->queries);
     call.log_sum_exp = fl_placed_zeros(compute, c->rows);
     call.largest = fl_placed_zeros(compute, c->rows);
-    float *key = fl_placed(compute, c->value, c->keys),
-          *value = fl_placed(compute, c->key, c->keys); /* added to */
+    fl_array key = fl_placed(compute, c->value, c->keys),
+             value = fl_placed(compute, c->key, c->keys); /* added to */
     fl_attention_gradients gradients = {
         .output = fl_placed(compute, c->of_output, c->queries),
-        .log_sum_exp = with_largest ? NULL : fl_placed(compute, c->of_log_sum_exp, c->rows),
-        .largest = with_largest ? fl_placed(compute, c->of_largest, c->rows) : NULL,
+        .log_sum_exp = with_largest ? fl_array_none : fl_placed(compute, c->of_log_sum_exp, c->rows),
+        .largest = with_largest ? fl_placed(compute, c->of_largest, c->rows) : fl_array_none,
         .query = fl_placed_zeros(compute, c->queries),
         .key = key,
         .value = value};
@@ -108,7 +108,7 @@ static void run(fl_compute *compute, const attention_case *c, bool with_largest,
     results[0] = fl_brought_back(compute, call.output, c->queries);
     results[1] = fl_brought_back(compute, call.log_sum_exp, c->rows);
     results[2] = fl_brought_back(compute, call.largest, c->rows);
-    if (again) call.log_sum_exp = NULL;
+    if (again) call.log_sum_exp = fl_array_none;
     compute->ops->attention_backward(compute, &call, &gradients);
     results[3] = fl_brought_back(compute, gradients.query, c->queries);
     results[4] = fl_brought_back(compute, gradients.key, c->keys);

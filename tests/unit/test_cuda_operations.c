@@ -24,16 +24,16 @@ typedef struct {
     float *at[MOST_RESULTS];
 } outcome;
 
-static void keep(outcome *out, fl_compute *compute, const float *array, size_t count) {
+static void keep(outcome *out, fl_compute *compute, fl_array array, size_t count) {
     assert_true(out->used < MOST_RESULTS);
     out->count[out->used] = count;
     out->at[out->used++] = fl_brought_back(compute, array, count);
 }
 
 /* `count` normal numbers on the instance. */
-static float *normals(fl_compute *compute, fl_random *random, size_t count, double scale) {
+static fl_array normals(fl_compute *compute, fl_random *random, size_t count, double scale) {
     float *numbers = fl_test_normals(random, count, scale);
-    float *placed = fl_placed(compute, numbers, count);
+    fl_array placed = fl_placed(compute, numbers, count);
     fl_memory_free(numbers);
     return placed;
 }
@@ -91,8 +91,8 @@ static void run_memory(fl_compute *compute, fl_random *random, outcome *out) {
     enum { ROWS = 300, FROM = 7, TO = 9, COUNT = 5 };
     int32_t index[ROWS];
     for (size_t i = 0; i < ROWS; i++) index[i] = (int32_t)(i * 31 % ROWS);
-    float *from = normals(compute, random, ROWS * FROM, 1.0), *to = fl_placed_zeros(compute, ROWS * TO);
-    const fl_array source = {from, FL_FLOAT32}, target = {to, FL_FLOAT32};
+    fl_array from = normals(compute, random, ROWS * FROM, 1.0), to = fl_placed_zeros(compute, ROWS * TO);
+    const fl_array source = from, target = to;
     const fl_array rows = fl_placed_array(compute, index, FL_INT32, ROWS);
     compute->ops->fill(compute, target, ROWS * TO, -2.5);
     compute->ops->copy_rows(compute, target, TO, source, FROM, ROWS, COUNT);
@@ -112,7 +112,7 @@ static void run_borrow(fl_compute *compute, fl_random *random, outcome *out) {
     for (uint64_t version = 0; version < 3; version++) {
         if (compute->ops->borrow(compute, numbers, 100, FL_FLOAT32, version / 2, &array, &error) != FL_OK)
             fail_msg("%s", error.message);
-        keep(out, compute, array.at, 100);
+        keep(out, compute, array, 100);
         if (version == 1) numbers[3] = 77.0f;
     }
     compute->ops->forget(compute, numbers);
@@ -121,15 +121,15 @@ static void run_borrow(fl_compute *compute, fl_random *random, outcome *out) {
 
 static void run_matmul(fl_compute *compute, fl_random *random, outcome *out) {
     enum { M = 70, N = 45, K = 37, STRIDE = 80 };
-    float *a = normals(compute, random, STRIDE * STRIDE, 1.0),
-          *b = normals(compute, random, STRIDE * STRIDE, 1.0);
+    fl_array a = normals(compute, random, STRIDE * STRIDE, 1.0),
+             b = normals(compute, random, STRIDE * STRIDE, 1.0);
     for (int kind = 0; kind < 8; kind++) {
-        float *c = normals(compute, random, M * STRIDE, 1.0);
+        fl_array c = normals(compute, random, M * STRIDE, 1.0);
         compute->ops->matmul(compute, (kind & 1) != 0, (kind & 2) != 0, M, N, K, 1.5f, a, STRIDE, b, STRIDE,
                              (kind & 4) != 0 ? 0.5f : 0.0f, c, STRIDE);
         keep(out, compute, c, M * STRIDE);
     }
-    float *c = normals(compute, random, M * STRIDE, 1.0);
+    fl_array c = normals(compute, random, M * STRIDE, 1.0);
     compute->ops->matmul(compute, false, false, M, N, 0, 1.0f, a, STRIDE, b, STRIDE, 0.0f, c, STRIDE);
     keep(out, compute, c, M * STRIDE);
 }
@@ -137,10 +137,10 @@ static void run_matmul(fl_compute *compute, fl_random *random, outcome *out) {
 static void run_weight(fl_compute *compute, fl_random *random, outcome *out) {
     enum { ROWS = 66, COLUMNS = 96, TOKENS = 13 };
     static const int32_t ids[TOKENS] = {5, 0, 65, 5, 1, 2, 3, 4, 6, 7, 8, 9, 10};
-    float *bias = normals(compute, random, ROWS, 1.0),
-          *input = normals(compute, random, TOKENS * COLUMNS, 1.0);
-    float *output = fl_placed_zeros(compute, TOKENS * ROWS),
-          *gradient = normals(compute, random, TOKENS * ROWS, 1.0);
+    fl_array bias = normals(compute, random, ROWS, 1.0),
+             input = normals(compute, random, TOKENS * COLUMNS, 1.0);
+    fl_array output = fl_placed_zeros(compute, TOKENS * ROWS),
+             gradient = normals(compute, random, TOKENS * ROWS, 1.0);
     unsigned char *bytes = fl_test_block(ROWS * COLUMNS, 4);
     for (size_t i = 0; i < ROWS * COLUMNS * 2; i++)
         bytes[2 * i] = (unsigned char)fl_random_below(random, 256);
@@ -159,12 +159,11 @@ static void run_weight(fl_compute *compute, fl_random *random, outcome *out) {
                                   .name = "random"};
         if (compute->ops->weight_create(compute, &tensor, &weight, &error) != FL_OK)
             fail_msg("%s", error.message);
-        compute->ops->linear(compute, weight, permuted ? bias : NULL, TOKENS, input, output);
+        compute->ops->linear(compute, weight, permuted ? bias : fl_array_none, TOKENS, input, output);
         keep(out, compute, output, TOKENS * ROWS);
         compute->ops->linear_backward(compute, weight, TOKENS, gradient, input, permuted == 1);
         keep(out, compute, input, TOKENS * COLUMNS);
-        compute->ops->embed(compute, weight, TOKENS, fl_placed_array(compute, ids, FL_INT32, TOKENS).at,
-                            input);
+        compute->ops->embed(compute, weight, TOKENS, ids, input);
         keep(out, compute, input, TOKENS * COLUMNS);
         compute->ops->weight_destroy(compute, weight);
     }
@@ -173,8 +172,8 @@ static void run_weight(fl_compute *compute, fl_random *random, outcome *out) {
 
 static void run_norm(fl_compute *compute, fl_random *random, outcome *out) {
     enum { ROWS = 21, COLUMNS = 100, COUNT = ROWS * COLUMNS };
-    float *input = normals(compute, random, COUNT, 3.0), *weight = normals(compute, random, COLUMNS, 1.0);
-    float *output = fl_placed_zeros(compute, COUNT), *gradient = normals(compute, random, COUNT, 1.0);
+    fl_array input = normals(compute, random, COUNT, 3.0), weight = normals(compute, random, COLUMNS, 1.0);
+    fl_array output = fl_placed_zeros(compute, COUNT), gradient = normals(compute, random, COUNT, 1.0);
     compute->ops->rms_norm(compute, ROWS, COLUMNS, input, weight, 1e-5, output);
     keep(out, compute, output, COUNT);
     for (int accumulate = 0; accumulate < 2; accumulate++) {
@@ -190,8 +189,8 @@ static void run_rope(fl_compute *compute, fl_random *random, outcome *out) {
     enum { TOKENS = 19, HEADS = 3, DIM = 24, PAIRS = 8 };
     float frequencies[PAIRS];
     for (int i = 0; i < PAIRS; i++) frequencies[i] = powf(10000.0f, -(float)i / PAIRS);
-    float *x = normals(compute, random, TOKENS * HEADS * DIM, 1.0),
-          *placed = fl_placed(compute, frequencies, PAIRS);
+    fl_array x = normals(compute, random, TOKENS * HEADS * DIM, 1.0),
+             placed = fl_placed(compute, frequencies, PAIRS);
     compute->ops->rope(compute, TOKENS, HEADS, DIM, 1000, 2 * PAIRS, placed, 1.25f, 1, x);
     keep(out, compute, x, TOKENS * HEADS * DIM);
     compute->ops->rope(compute, TOKENS, HEADS, DIM, 7, 2 * PAIRS, placed, 1.0f, -1, x);
@@ -201,9 +200,9 @@ static void run_rope(fl_compute *compute, fl_random *random, outcome *out) {
 static void run_activation(fl_compute *compute, fl_random *random, outcome *out) {
     enum { COUNT = 1000 };
     for (int activation = FL_ACTIVATION_SILU; activation <= FL_ACTIVATION_GELU; activation++) {
-        float *gate = normals(compute, random, COUNT, 3.0), *up = normals(compute, random, COUNT, 1.0);
-        float *gradient = normals(compute, random, COUNT, 1.0), *of_gate = fl_placed_zeros(compute, COUNT),
-              *of_up = fl_placed_zeros(compute, COUNT);
+        fl_array gate = normals(compute, random, COUNT, 3.0), up = normals(compute, random, COUNT, 1.0);
+        fl_array gradient = normals(compute, random, COUNT, 1.0), of_gate = fl_placed_zeros(compute, COUNT),
+                 of_up = fl_placed_zeros(compute, COUNT);
         compute->ops->gated_activation_backward(compute, (fl_activation)activation, COUNT, gate, up, gradient,
                                                 of_gate, of_up);
         compute->ops->gated_activation(compute, (fl_activation)activation, COUNT, gate, up, gate);
@@ -223,23 +222,23 @@ static void run_gates(fl_compute *compute, fl_random *random, outcome *out) {
                  {FL_ACTIVATE_SIGMOID, 2.0f, false, false},    {FL_ACTIVATE_TANH, 0.0f, false, false},
                  {FL_ACTIVATE_RAW, 0.0f, false, true},         {FL_ACTIVATE_RAW, 0.0f, true, true}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        float *values = normals(compute, random, TOKENS * COLUMNS, 4.0),
-              *bias = normals(compute, random, COLUMNS, 1.0);
-        float *rate = normals(compute, random, HEADS, 1.0),
-              *gradient = normals(compute, random, TOKENS * COLUMNS, 1.0);
-        float *of_bias = normals(compute, random, COLUMNS, 1.0),
-              *of_rate = normals(compute, random, HEADS, 1.0);
+        fl_array values = normals(compute, random, TOKENS * COLUMNS, 4.0),
+                 bias = normals(compute, random, COLUMNS, 1.0);
+        fl_array rate = normals(compute, random, HEADS, 1.0),
+                 gradient = normals(compute, random, TOKENS * COLUMNS, 1.0);
+        fl_array of_bias = normals(compute, random, COLUMNS, 1.0),
+                 of_rate = normals(compute, random, HEADS, 1.0);
         const fl_gates_call call = {.tokens = TOKENS,
                                     .heads = HEADS,
                                     .width = WIDTH,
                                     .activation = kinds[i].activation,
                                     .maximum = kinds[i].maximum,
-                                    .bias = kinds[i].bias ? bias : NULL,
-                                    .rate = kinds[i].rate ? rate : NULL,
+                                    .bias = kinds[i].bias ? bias : fl_array_none,
+                                    .rate = kinds[i].rate ? rate : fl_array_none,
                                     .values = values};
         const fl_gates_gradients gradients = {.values = gradient,
-                                              .bias = kinds[i].bias ? of_bias : NULL,
-                                              .rate = kinds[i].rate ? of_rate : NULL};
+                                              .bias = kinds[i].bias ? of_bias : fl_array_none,
+                                              .rate = kinds[i].rate ? of_rate : fl_array_none};
         compute->ops->gates(compute, &call);
         keep(out, compute, values, TOKENS * COLUMNS);
         compute->ops->gates_backward(compute, &call, &gradients);
@@ -252,7 +251,7 @@ static void run_gates(fl_compute *compute, fl_random *random, outcome *out) {
 static void run_short_conv(fl_compute *compute, fl_random *random, outcome *out) {
     enum { HEADS = 6, SOURCES = 2, DIM = 20, KERNEL = 4, CHANNELS = HEADS * DIM, WIDTH = SOURCES * DIM };
     for (size_t tokens = 2; tokens < 60; tokens += 47) {
-        float *history = normals(compute, random, (KERNEL - 1) * WIDTH, 1.0);
+        fl_array history = normals(compute, random, (KERNEL - 1) * WIDTH, 1.0);
         const fl_short_conv_call call = {.tokens = tokens,
                                          .heads = HEADS,
                                          .source_heads = SOURCES,
@@ -281,9 +280,9 @@ static void run_short_conv(fl_compute *compute, fl_random *random, outcome *out)
 
 static void run_bonus_and_heads(fl_compute *compute, fl_random *random, outcome *out) {
     enum { TOKENS = 23, HEADS = 6, SOURCES = 2, DIM = 20, STRIDE = DIM + 3, COUNT = TOKENS * HEADS * DIM };
-    float *bonus = normals(compute, random, COUNT, 1.0),
-          *value = normals(compute, random, TOKENS * SOURCES * DIM, 1.0);
-    float *read = normals(compute, random, TOKENS * HEADS * STRIDE, 1.0);
+    fl_array bonus = normals(compute, random, COUNT, 1.0),
+             value = normals(compute, random, TOKENS * SOURCES * DIM, 1.0);
+    fl_array read = normals(compute, random, TOKENS * HEADS * STRIDE, 1.0);
     const fl_bonus_call call = {.tokens = TOKENS,
                                 .heads = HEADS,
                                 .value_heads = SOURCES,
@@ -310,7 +309,7 @@ static void run_one_merge(fl_compute *compute, fl_random *random, outcome *out, 
         *mass = i % 5 == 0 ? 0.0f : fabsf(*mass);
     }
     log_sum_exp[2] = -INFINITY;
-    float *exact = normals(compute, random, ROWS * DIM, 1.0), *largest = normals(compute, random, ROWS, 1.0);
+    fl_array exact = normals(compute, random, ROWS * DIM, 1.0), largest = normals(compute, random, ROWS, 1.0);
     fl_merge_call call = {.merge = merge,
                           .normaliser = normaliser,
                           .tokens = TOKENS,
@@ -319,22 +318,23 @@ static void run_one_merge(fl_compute *compute, fl_random *random, outcome *out, 
                           .value_dim = value_dim,
                           .read_stride = value_dim,
                           .read_head_stride = TOKENS * value_dim};
-    call.read = with_read ? fl_placed(compute, read, reads) : NULL;
-    call.exact = with_exact ? exact : NULL;
-    call.log_sum_exp = with_exact ? fl_placed(compute, log_sum_exp, ROWS) : NULL;
-    call.largest = with_exact ? largest : NULL;
+    call.read = with_read ? fl_placed(compute, read, reads) : fl_array_none;
+    call.exact = with_exact ? exact : fl_array_none;
+    call.log_sum_exp = with_exact ? fl_placed(compute, log_sum_exp, ROWS) : fl_array_none;
+    call.largest = with_exact ? largest : fl_array_none;
     call.window_factor = normals(compute, random, HEADS, 1.0);
     call.output = fl_placed_zeros(compute, ROWS * DIM);
     fl_merge_gradients gradients = {.output = normals(compute, random, ROWS * DIM, 1.0)};
-    gradients.read = with_read ? fl_placed_zeros(compute, reads) : NULL;
-    gradients.exact = with_exact ? fl_placed_zeros(compute, ROWS * DIM) : NULL;
-    gradients.log_sum_exp = with_exact ? fl_placed_zeros(compute, ROWS) : NULL;
-    gradients.largest = with_exact ? fl_placed_zeros(compute, ROWS) : NULL;
-    gradients.window_factor = fl_merge_has_gamma(merge) ? normals(compute, random, HEADS, 1.0) : NULL;
+    gradients.read = with_read ? fl_placed_zeros(compute, reads) : fl_array_none;
+    gradients.exact = with_exact ? fl_placed_zeros(compute, ROWS * DIM) : fl_array_none;
+    gradients.log_sum_exp = with_exact ? fl_placed_zeros(compute, ROWS) : fl_array_none;
+    gradients.largest = with_exact ? fl_placed_zeros(compute, ROWS) : fl_array_none;
+    gradients.window_factor =
+        fl_merge_has_gamma(merge) ? normals(compute, random, HEADS, 1.0) : fl_array_none;
     compute->ops->merge(compute, &call);
     compute->ops->merge_backward(compute, &call, &gradients);
     keep(out, compute, call.output, ROWS * DIM);
-    if (gradients.window_factor != NULL) keep(out, compute, gradients.window_factor, HEADS);
+    if (fl_array_is(gradients.window_factor)) keep(out, compute, gradients.window_factor, HEADS);
     if (with_read) keep(out, compute, gradients.read, reads);
     if (with_exact) keep(out, compute, gradients.exact, ROWS * DIM);
     if (with_exact) keep(out, compute, gradients.log_sum_exp, ROWS);
@@ -353,11 +353,11 @@ static void run_merge(fl_compute *compute, fl_random *random, outcome *out) {
 
 static void run_rows(fl_compute *compute, fl_random *random, outcome *out) {
     enum { ROWS = 19, COLUMNS = 70, COUNT = ROWS * COLUMNS };
-    float *x = normals(compute, random, COUNT, 1.0), *y = normals(compute, random, COUNT, 1.0);
+    fl_array x = normals(compute, random, COUNT, 1.0), y = normals(compute, random, COUNT, 1.0);
     const fl_array first = fl_placed_array(compute, NULL, FL_FLOAT64, ROWS),
                    second = fl_placed_array(compute, NULL, FL_FLOAT64, ROWS);
     const fl_array at = fl_placed_array(compute, NULL, FL_INT32, 1);
-    compute->ops->fill(compute, (fl_array){x, FL_FLOAT32}, COLUMNS, 0.0);
+    compute->ops->fill(compute, x, COLUMNS, 0.0);
     compute->ops->row_errors(compute, ROWS, COLUMNS, x, y, first, second);
     keep_wide(out, compute, first, ROWS);
     keep_wide(out, compute, second, ROWS);
@@ -371,7 +371,7 @@ static void run_rows(fl_compute *compute, fl_random *random, outcome *out) {
     keep(out, compute, x, COUNT);
     compute->ops->first_not_finite(compute, COUNT, x, at);
     keep_index(out, compute, at, 1);
-    compute->ops->fill(compute, (fl_array){x + 1203, FL_FLOAT32}, 100, (double)NAN);
+    compute->ops->fill(compute, fl_array_from(x, 1203), 100, (double)NAN);
     compute->ops->first_not_finite(compute, COUNT, x, at);
     keep_index(out, compute, at, 1);
 }
@@ -423,7 +423,7 @@ static void run_logits(fl_compute *compute, fl_random *random, outcome *out) {
     }
     const fl_array log_sum_exp = fl_placed_array(compute, NULL, FL_FLOAT64, ROWS),
                    p = fl_placed_array(compute, NULL, FL_FLOAT64, COUNT);
-    float *own = normals(compute, random, COUNT, 3.0), *other = normals(compute, random, COUNT, 3.0);
+    fl_array own = normals(compute, random, COUNT, 3.0), other = normals(compute, random, COUNT, 3.0);
     const fl_array result = fl_placed_array(compute, NULL, FL_FLOAT64, ROWS);
     call.precision = FL_LOG_SOFTMAX_FLOAT64;
     call.logits = other;
@@ -454,7 +454,7 @@ static void run_logit_gradient(fl_compute *compute, fl_random *random, outcome *
             .rows = ROWS,
             .vocabulary = VOCABULARY,
             .targets = kind > 0 ? fl_placed_array(compute, targets, FL_INT32, ROWS) : fl_array_none,
-            .target_logits = kind > 0 ? NULL : normals(compute, random, COUNT, 3.0),
+            .target_logits = kind > 0 ? fl_array_none : normals(compute, random, COUNT, 3.0),
             .weight = 0.3,
             .gradient = kind < 2,
             .logits = normals(compute, random, COUNT, 3.0),

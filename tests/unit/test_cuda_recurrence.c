@@ -40,17 +40,18 @@ static fl_recurrence_inputs placed_inputs(fl_compute *device, const fl_recurrenc
                                           size_t key_dim, size_t value_dim) {
     const size_t tokens = heads * steps, keys = tokens * key_dim;
     return (fl_recurrence_inputs){
-        .query = fl_placed(device, from->query, keys),
-        .key = fl_placed(device, from->key, keys),
-        .value = fl_placed(device, from->value, tokens * value_dim),
-        .log_decay = fl_placed(device, from->log_decay, transition.decay == FL_DECAY_CHANNEL ? keys : tokens),
-        .erase_strength = fl_placed(device, from->erase_strength, tokens),
-        .erase_read = fl_placed(device, from->erase_read, keys),
-        .erase_write = fl_placed(device, from->erase_write, keys),
-        .write = fl_placed(device, from->write, tokens)};
+        .query = fl_placed(device, fl_test_floats(from->query), keys),
+        .key = fl_placed(device, fl_test_floats(from->key), keys),
+        .value = fl_placed(device, fl_test_floats(from->value), tokens * value_dim),
+        .log_decay = fl_placed(device, fl_test_floats(from->log_decay),
+                               transition.decay == FL_DECAY_CHANNEL ? keys : tokens),
+        .erase_strength = fl_placed(device, fl_test_floats(from->erase_strength), tokens),
+        .erase_read = fl_placed(device, fl_test_floats(from->erase_read), keys),
+        .erase_write = fl_placed(device, fl_test_floats(from->erase_write), keys),
+        .write = fl_placed(device, fl_test_floats(from->write), tokens)};
 }
 
-static void bring_back(fl_compute *device, float *to, const float *from, size_t count) {
+static void bring_back(fl_compute *device, float *to, fl_array from, size_t count) {
     float *back = fl_brought_back(device, from, count);
     memcpy(to, back, count * sizeof *back);
     fl_memory_free(back);
@@ -64,12 +65,12 @@ static void run(fl_compute *device, fl_recurrence_case *c, float *norm) {
                  outputs = call.heads * call.steps * call.value_dim;
     call.inputs = placed_inputs(device, &c->call.inputs, call.transition, call.heads, call.steps,
                                 call.key_dim, call.value_dim);
-    call.state = fl_placed(device, c->call.state, states);
+    call.state = fl_placed(device, fl_test_floats(c->call.state), states);
     call.output = fl_placed_zeros(device, outputs);
-    call.state_norm = norm != NULL ? fl_placed_zeros(device, call.heads * call.steps) : NULL;
+    call.state_norm = norm != NULL ? fl_placed_zeros(device, call.heads * call.steps) : fl_array_none;
     if (device->ops->recurrence(device, &call, &error) != FL_OK) fail_msg("%s", error.message);
-    bring_back(device, c->call.output, call.output, outputs);
-    bring_back(device, c->call.state, call.state, states);
+    bring_back(device, fl_test_floats(c->call.output), call.output, outputs);
+    bring_back(device, fl_test_floats(c->call.state), call.state, states);
     if (norm != NULL) bring_back(device, norm, call.state_norm, call.heads * call.steps);
     fl_cuda_device_sweep();
 }
@@ -80,9 +81,9 @@ static void check(fl_compute *device, fl_recurrence_case *c, double bound, const
     fl_case_expect(c);
     fl_case_rewind(c);
     run(device, c, norm);
-    fl_assert_close(c->call.output, c->output, norms * c->call.value_dim, bound, what);
-    fl_assert_close(c->call.state, c->state, c->call.heads * c->call.value_dim * c->call.key_dim, bound,
-                    what);
+    fl_assert_close(fl_test_floats(c->call.output), c->output, norms * c->call.value_dim, bound, what);
+    fl_assert_close(fl_test_floats(c->call.state), c->state,
+                    c->call.heads * c->call.value_dim * c->call.key_dim, bound, what);
     fl_assert_close(norm, c->norm, norms, bound, what);
     fl_memory_free(norm);
 }
@@ -139,20 +140,20 @@ static void null_writes_leave_the_state_bit_for_bit(void **state) {
     fl_random_seed(&random, 23, 0);
     fl_case_create(&c, &random, (fl_transition){FL_DECAY_CHANNEL, FL_ERASE_KEY}, FL_CASE_BENIGN, 1, STEPS,
                    DIM, DIM);
-    memset((void *)(uintptr_t)c.call.inputs.key, 0, STEPS * DIM * sizeof(float));
-    memset((void *)(uintptr_t)c.call.inputs.log_decay, 0, STEPS * DIM * sizeof(float));
-    memset((void *)(uintptr_t)c.call.inputs.erase_strength, 0, STEPS * sizeof(float));
+    memset(fl_test_floats(c.call.inputs.key), 0, STEPS * DIM * sizeof(float));
+    memset(fl_test_floats(c.call.inputs.log_decay), 0, STEPS * DIM * sizeof(float));
+    memset(fl_test_floats(c.call.inputs.erase_strength), 0, STEPS * sizeof(float));
     fl_case_rewind(&c);
-    c.call.state[5] = c.entry_state[5] = -0.0f;
+    fl_test_floats(c.call.state)[5] = c.entry_state[5] = -0.0f;
     run(device, &c, NULL);
-    assert_memory_equal(c.call.state, c.entry_state, DIM * DIM * sizeof(float));
+    assert_memory_equal(fl_test_floats(c.call.state), c.entry_state, DIM * DIM * sizeof(float));
     fl_case_destroy(&c);
 }
 
 enum { GRADIENTS = 9 };
 
 typedef struct {
-    float *at[GRADIENTS];
+    fl_array at[GRADIENTS];
     size_t count[GRADIENTS];
 } gradient_list;
 
@@ -175,7 +176,8 @@ static gradient_list gradients_of(const fl_recurrence_call *c, fl_compute *devic
     const bool wanted[GRADIENTS] = {true, true, true, decays, erases, directions, directions, true, true};
     for (size_t i = 0; i < GRADIENTS; i++) {
         if (!wanted[i]) continue;
-        list.at[i] = device != NULL ? fl_placed_zeros(device, list.count[i]) : host_room(list.count[i]);
+        list.at[i] =
+            device != NULL ? fl_placed_zeros(device, list.count[i]) : fl_test_array(host_room(list.count[i]));
     }
     return list;
 }
@@ -208,9 +210,9 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
                                             .key_dim = call->key_dim,
                                             .value_dim = call->value_dim,
                                             .inputs = call->inputs,
-                                            .initial_state = c.entry_state,
-                                            .gradient_output = of_output,
-                                            .gradient_final_state = of_state,
+                                            .initial_state = fl_test_array(c.entry_state),
+                                            .gradient_output = fl_test_array(of_output),
+                                            .gradient_final_state = fl_test_array(of_state),
                                             .gradients = as_gradients(&expected)};
     if (cpu->ops->recurrence_backward(cpu, &backward, &error) != FL_OK) fail_msg("%s", error.message);
     backward.inputs = placed_inputs(device, &call->inputs, transition, call->heads, call->steps,
@@ -221,16 +223,17 @@ static void check_gradients(fl_compute *device, fl_compute *cpu, fl_random *rand
     backward.gradients = as_gradients(&own);
     if (device->ops->recurrence_backward(device, &backward, &error) != FL_OK) fail_msg("%s", error.message);
     for (size_t i = 0; i < GRADIENTS; i++) {
-        if (own.at[i] == NULL) continue;
+        if (!fl_array_is(own.at[i])) continue;
         float *back = fl_brought_back(device, own.at[i], own.count[i]);
-        fl_difference difference = fl_compare_float_floats(back, expected.at[i], own.count[i]);
+        fl_difference difference =
+            fl_compare_float_floats(back, fl_test_floats(expected.at[i]), own.count[i]);
         if (difference.not_finite > 0 || difference.relative > bound) {
             fail_msg("decay %d erase %d kind %d steps %zu Dk %zu Dv %zu: gradient of %s is %.3g off at %zu",
                      transition.decay, transition.erase, kind, shape->steps, shape->key_dim, shape->value_dim,
                      gradient_names[i], difference.relative, difference.largest_at);
         }
         fl_memory_free(back);
-        fl_memory_free(expected.at[i]);
+        fl_memory_free(fl_test_floats(expected.at[i]));
     }
     fl_memory_free(of_output);
     fl_memory_free(of_state);

@@ -42,28 +42,32 @@ static void weight_destroy(fl_compute *compute, fl_weight *weight) {
     delete weight;
 }
 
-static void linear(fl_compute *compute, const fl_weight *weight, const float *bias, size_t tokens, const float *input, float *output) {
+static void linear(fl_compute *compute, const fl_weight *weight, fl_array bias, size_t tokens, fl_array input, fl_array output) {
     fl_cuda *device = fl_cuda_of(compute);
     const size_t rows = weight->tensor.rows, columns = weight->tensor.columns;
-    fl_cuda_matmul(device, false, true, tokens, rows, columns, 1.0f, input, columns, weight->values, columns, 0.0f, output, rows);
-    if (bias != NULL) fl_cuda_add_bias(device, tokens, rows, bias, output);
+    fl_cuda_matmul(device, false, true, tokens, rows, columns, 1.0f, floats(input), columns, weight->values, columns, 0.0f, floats(output), rows);
+    if (fl_array_is(bias)) fl_cuda_add_bias(device, tokens, rows, floats(bias), floats(output));
 }
 
-static void linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens, const float *gradient_output,
-                            float *gradient_input, bool accumulate) {
+static void linear_backward(fl_compute *compute, const fl_weight *weight, size_t tokens, fl_array gradient_output,
+                            fl_array gradient_input, bool accumulate) {
     const size_t rows = weight->tensor.rows, columns = weight->tensor.columns;
-    fl_cuda_matmul(fl_cuda_of(compute), false, false, tokens, columns, rows, 1.0f, gradient_output, rows, weight->values, columns,
-                   accumulate ? 1.0f : 0.0f, gradient_input, columns);
+    fl_cuda_matmul(fl_cuda_of(compute), false, false, tokens, columns, rows, 1.0f, floats(gradient_output), rows, weight->values, columns,
+                   accumulate ? 1.0f : 0.0f, floats(gradient_input), columns);
 }
 
-static void embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids, float *output) {
+static void embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids, fl_array output) {
+    fl_cuda *device = fl_cuda_of(compute);
     const size_t columns = weight->tensor.columns;
-    fl_cuda_gather_rows(fl_cuda_of(compute), output, columns, weight->values, columns, ids, tokens, columns, sizeof(float));
+    int32_t *index = (int32_t *)fl_cuda_take(device, tokens * sizeof(int32_t), "embed");
+    if (index != NULL) fl_cuda_upload(compute, fl_array{index, FL_INT32}, ids, tokens);
+    fl_cuda_gather_rows(device, floats(output), columns, weight->values, columns, index, tokens, columns, sizeof(float));
+    fl_cuda_give(device, index);
 }
 
-static void matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
-                   size_t stride_a, const float *b, size_t stride_b, float beta, float *c, size_t stride_c) {
-    fl_cuda_matmul(fl_cuda_of(compute), transpose_a, transpose_b, m, n, k, alpha, a, stride_a, b, stride_b, beta, c, stride_c);
+static void matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, fl_array a,
+                   size_t stride_a, fl_array b, size_t stride_b, float beta, fl_array c, size_t stride_c) {
+    fl_cuda_matmul(fl_cuda_of(compute), transpose_a, transpose_b, m, n, k, alpha, floats(a), stride_a, floats(b), stride_b, beta, floats(c), stride_c);
 }
 
 static void copy_rows(fl_compute *compute, fl_array to, size_t to_stride, fl_array from, size_t from_stride, size_t rows,
@@ -81,34 +85,34 @@ static void fill(fl_compute *compute, fl_array array, size_t count, double value
     fl_cuda_fill(fl_cuda_of(compute), array.at, array.number, count, value);
 }
 
-static void rms_norm(fl_compute *compute, size_t rows, size_t columns, const float *input, const float *weight, double epsilon,
-                     float *output) {
-    fl_cuda_rms_norm(fl_cuda_of(compute), rows, columns, input, weight, epsilon, output);
+static void rms_norm(fl_compute *compute, size_t rows, size_t columns, fl_array input, fl_array weight, double epsilon,
+                     fl_array output) {
+    fl_cuda_rms_norm(fl_cuda_of(compute), rows, columns, floats(input), floats(weight), epsilon, floats(output));
 }
 
-static void rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, const float *input, const float *weight,
-                              double epsilon, const float *gradient_output, float *gradient_input, bool accumulate) {
-    fl_cuda_rms_norm_backward(fl_cuda_of(compute), rows, columns, input, weight, epsilon, gradient_output, gradient_input,
+static void rms_norm_backward(fl_compute *compute, size_t rows, size_t columns, fl_array input, fl_array weight,
+                              double epsilon, fl_array gradient_output, fl_array gradient_input, bool accumulate) {
+    fl_cuda_rms_norm_backward(fl_cuda_of(compute), rows, columns, floats(input), floats(weight), epsilon, floats(gradient_output), floats(gradient_input),
                               accumulate);
 }
 
 static void rope(fl_compute *compute, size_t tokens, size_t heads, size_t head_dim, size_t first_position, size_t rotary_dim,
-                 const float *inverse_frequencies, float attention_factor, int direction, float *x) {
-    fl_cuda_rope(fl_cuda_of(compute), tokens, heads, head_dim, first_position, rotary_dim, inverse_frequencies, attention_factor,
-                 direction, x);
+                 fl_array inverse_frequencies, float attention_factor, int direction, fl_array x) {
+    fl_cuda_rope(fl_cuda_of(compute), tokens, heads, head_dim, first_position, rotary_dim, floats(inverse_frequencies), attention_factor,
+                 direction, floats(x));
 }
 
-static void gated_activation(fl_compute *compute, fl_activation activation, size_t count, const float *gate, const float *up,
-                             float *output) {
-    fl_cuda_gated_activation(fl_cuda_of(compute), activation, count, gate, up, output);
+static void gated_activation(fl_compute *compute, fl_activation activation, size_t count, fl_array gate, fl_array up,
+                             fl_array output) {
+    fl_cuda_gated_activation(fl_cuda_of(compute), activation, count, floats(gate), floats(up), floats(output));
 }
 
-static void gated_activation_backward(fl_compute *compute, fl_activation activation, size_t count, const float *gate, const float *up,
-                                      const float *gradient_output, float *gradient_gate, float *gradient_up) {
-    fl_cuda_gated_activation_backward(fl_cuda_of(compute), activation, count, gate, up, gradient_output, gradient_gate, gradient_up);
+static void gated_activation_backward(fl_compute *compute, fl_activation activation, size_t count, fl_array gate, fl_array up,
+                                      fl_array gradient_output, fl_array gradient_gate, fl_array gradient_up) {
+    fl_cuda_gated_activation_backward(fl_cuda_of(compute), activation, count, floats(gate), floats(up), floats(gradient_output), floats(gradient_gate), floats(gradient_up));
 }
 
-static void add(fl_compute *compute, size_t count, float *x, const float *y) { fl_cuda_add(fl_cuda_of(compute), count, x, y); }
+static void add(fl_compute *compute, size_t count, fl_array x, fl_array y) { fl_cuda_add(fl_cuda_of(compute), count, floats(x), floats(y)); }
 
 static fl_status too_wide(fl_cuda *device, size_t key_dim, fl_error *error) {
     return device->services->set_error(error, FL_ERROR_UNSUPPORTED,
@@ -146,15 +150,15 @@ static fl_cuda_attention attention_of(fl_cuda *device, const fl_attention_call *
     a.first_position = call->first_position;
     a.keys = call->keys;
     a.key_head_stride = call->key_head_stride;
-    a.query = call->query;
-    a.key = call->key;
-    a.value = call->value;
+    a.query = floats(call->query);
+    a.key = floats(call->key);
+    a.value = floats(call->value);
     a.position = lifetimes_on_device(device, call->position, count);
     a.expiry = lifetimes_on_device(device, call->expiry, count);
     a.lifetimes_per_head = call->lifetimes_per_head;
-    a.output = call->output;
-    a.log_sum_exp = call->log_sum_exp;
-    a.largest = call->largest;
+    a.output = floats(call->output);
+    a.log_sum_exp = floats(call->log_sum_exp);
+    a.largest = floats(call->largest);
     return a;
 }
 
@@ -180,13 +184,13 @@ static void attention_backward(fl_compute *compute, const fl_attention_call *cal
     fl_cuda_attention a = attention_of(device, call);
     float *output = NULL, *log_sum_exp = NULL;
     a.largest = NULL;
-    if (call->output == NULL || call->log_sum_exp == NULL) {
+    if (!fl_array_is(call->output) || !fl_array_is(call->log_sum_exp)) {
         a.output = output = (float *)fl_cuda_take(device, rows * call->shape.head_dim * sizeof(float), "attention_backward");
         a.log_sum_exp = log_sum_exp = (float *)fl_cuda_take(device, rows * sizeof(float), "attention_backward");
         if (!fl_cuda_attention_forward(device, &a)) heads_too_wide(device, "attention_backward");
     }
-    const fl_cuda_attention_gradients g = {gradients->output, gradients->log_sum_exp, gradients->largest,
-                                           gradients->query,  gradients->key,         gradients->value};
+    const fl_cuda_attention_gradients g = {floats(gradients->output), floats(gradients->log_sum_exp), floats(gradients->largest),
+                                           floats(gradients->query),  floats(gradients->key),         floats(gradients->value)};
     if (!fl_cuda_attention_backward(device, &a, &g)) heads_too_wide(device, "attention_backward");
     fl_cuda_give(device, output);
     fl_cuda_give(device, log_sum_exp);
@@ -199,16 +203,16 @@ static void gates_backward(fl_compute *compute, const fl_gates_call *call, const
 }
 
 static void short_conv(fl_compute *compute, const fl_short_conv_call *call) { fl_cuda_short_conv(fl_cuda_of(compute), call); }
-static void short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, float *history) {
-    fl_cuda_short_conv_remember(fl_cuda_of(compute), call, history);
+static void short_conv_remember(fl_compute *compute, const fl_short_conv_call *call, fl_array history) {
+    fl_cuda_short_conv_remember(fl_cuda_of(compute), call, floats(history));
 }
 static void short_conv_backward(fl_compute *compute, const fl_short_conv_call *call, const fl_short_conv_gradients *gradients) {
     fl_cuda_short_conv_backward(fl_cuda_of(compute), call, gradients);
 }
 
 static void add_bonus(fl_compute *compute, const fl_bonus_call *call) { fl_cuda_add_bonus(fl_cuda_of(compute), call); }
-static void add_heads(fl_compute *compute, size_t tokens, size_t heads, size_t sources, size_t head_dim, const float *x, float *to) {
-    fl_cuda_add_heads(fl_cuda_of(compute), tokens, heads, sources, head_dim, x, to);
+static void add_heads(fl_compute *compute, size_t tokens, size_t heads, size_t sources, size_t head_dim, fl_array x, fl_array to) {
+    fl_cuda_add_heads(fl_cuda_of(compute), tokens, heads, sources, head_dim, floats(x), floats(to));
 }
 
 static void merge(fl_compute *compute, const fl_merge_call *call) { fl_cuda_merge(fl_cuda_of(compute), call); }
@@ -216,21 +220,21 @@ static void merge_backward(fl_compute *compute, const fl_merge_call *call, const
     fl_cuda_merge_backward(fl_cuda_of(compute), call, gradients);
 }
 
-static void row_errors(fl_compute *compute, size_t rows, size_t columns, const float *reference, const float *other, fl_array squared,
+static void row_errors(fl_compute *compute, size_t rows, size_t columns, fl_array reference, fl_array other, fl_array squared,
                        fl_array cosine) {
-    fl_cuda_row_errors(fl_cuda_of(compute), rows, columns, reference, other, (double *)squared.at, (double *)cosine.at);
+    fl_cuda_row_errors(fl_cuda_of(compute), rows, columns, floats(reference), floats(other), (double *)squared.at, (double *)cosine.at);
 }
-static void row_moments(fl_compute *compute, size_t rows, size_t columns, const float *x, fl_array sum, fl_array sum_squares) {
-    fl_cuda_row_moments(fl_cuda_of(compute), rows, columns, x, (double *)sum.at, (double *)sum_squares.at);
+static void row_moments(fl_compute *compute, size_t rows, size_t columns, fl_array x, fl_array sum, fl_array sum_squares) {
+    fl_cuda_row_moments(fl_cuda_of(compute), rows, columns, floats(x), (double *)sum.at, (double *)sum_squares.at);
 }
-static void first_not_finite(fl_compute *compute, size_t count, const float *x, fl_array first) {
-    fl_cuda_first_not_finite(fl_cuda_of(compute), count, x, (int32_t *)first.at);
+static void first_not_finite(fl_compute *compute, size_t count, fl_array x, fl_array first) {
+    fl_cuda_first_not_finite(fl_cuda_of(compute), count, floats(x), (int32_t *)first.at);
 }
-static void subtract_squares(fl_compute *compute, size_t count, const float *y, float *x, fl_array squares) {
-    fl_cuda_subtract_squares(fl_cuda_of(compute), count, y, x, (double *)squares.at);
+static void subtract_squares(fl_compute *compute, size_t count, fl_array y, fl_array x, fl_array squares) {
+    fl_cuda_subtract_squares(fl_cuda_of(compute), count, floats(y), floats(x), (double *)squares.at);
 }
-static void scale(fl_compute *compute, size_t count, float factor, float *x) {
-    fl_cuda_scale(fl_cuda_of(compute), count, factor, x);
+static void scale(fl_compute *compute, size_t count, float factor, fl_array x) {
+    fl_cuda_scale(fl_cuda_of(compute), count, factor, floats(x));
 }
 static void key_geometry(fl_compute *compute, const fl_key_geometry_call *call) { fl_cuda_key_geometry(fl_cuda_of(compute), call); }
 static void logit_rows(fl_compute *compute, const fl_logit_rows_call *call) { fl_cuda_logit_rows(fl_cuda_of(compute), call); }

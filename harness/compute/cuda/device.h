@@ -43,10 +43,8 @@ struct fl_cuda {
 
 static inline fl_cuda *fl_cuda_of(fl_compute *compute) { return (fl_cuda *)compute; }
 
-/* What an array of float32 points at; pointers are themselves. */
-static inline float *floats(fl_array array) { return (float *)array.at; }
-static inline float *floats(float *array) { return array; }
-static inline const float *floats(const float *array) { return array; }
+/* What an array of float32 points at. */
+FL_BOTH float *floats(fl_array array) { return (float *)array.at; }
 
 /* Remembers the first failure of an operation. */
 void fl_cuda_fail(fl_cuda *device, const char *operation, const char *what);

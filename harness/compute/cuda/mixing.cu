@@ -67,9 +67,10 @@ FL_KERNEL(THREADS) gates_kernel(fl_gates_call c) {
     const size_t at = own_index(), columns = c.heads * c.width;
     if (at >= c.tokens * columns) return;
     const size_t column = at % columns;
-    float x = c.values[at] + (c.bias != NULL ? c.bias[column] : 0.0f);
-    if (c.rate != NULL) {
-        x = -expf(c.rate[column / c.width]) * softplus(x);
+    const float *bias = floats(c.bias), *rate = floats(c.rate);
+    float x = floats(c.values)[at] + (bias != NULL ? bias[column] : 0.0f);
+    if (rate != NULL) {
+        x = -expf(rate[column / c.width]) * softplus(x);
     } else if (c.activation == FL_ACTIVATE_LOG_SIGMOID) {
         x = -softplus(-x);
     } else if (c.activation == FL_ACTIVATE_SIGMOID) {
@@ -77,7 +78,7 @@ FL_KERNEL(THREADS) gates_kernel(fl_gates_call c) {
     } else if (c.activation == FL_ACTIVATE_TANH) {
         x = tanhf(x);
     }
-    c.values[at] = x;
+    floats(c.values)[at] = x;
 }
 
 void fl_cuda_gates(fl_cuda *device, const fl_gates_call *call) {
@@ -87,10 +88,10 @@ void fl_cuda_gates(fl_cuda *device, const fl_gates_call *call) {
 FL_KERNEL(THREADS) gates_backward_kernel(fl_gates_call c, float *gradient) {
     const size_t at = own_index(), columns = c.heads * c.width;
     if (at >= c.tokens * columns) return;
-    const float y = c.values[at];
+    const float y = floats(c.values)[at];
     float slope = 1.0f;
-    if (c.rate != NULL) {
-        const float rate = expf(c.rate[at % columns / c.width]);
+    if (fl_array_is(c.rate)) {
+        const float rate = expf(floats(c.rate)[at % columns / c.width]);
         slope = rate > 0.0f ? rate * expm1f(y / rate) : -expm1f(y);
     } else if (c.activation == FL_ACTIVATE_LOG_SIGMOID) {
         slope = -expm1f(y);
@@ -104,16 +105,16 @@ FL_KERNEL(THREADS) gates_backward_kernel(fl_gates_call c, float *gradient) {
 
 void fl_cuda_gates_backward(fl_cuda *device, const fl_gates_call *call, const fl_gates_gradients *gradients) {
     const size_t columns = call->heads * call->width;
-    if (gradients->rate != NULL) {
+    if (fl_array_is(gradients->rate)) {
         fl_launch(device, "gates_backward", head_sums_kernel, dim3((unsigned)call->heads), THREADS, 32 * sizeof(double), call->tokens,
-                  call->heads, call->width, (const float *)gradients->values, (const float *)call->values, (const double *)NULL,
-                  gradients->rate);
+                  call->heads, call->width, (const float *)floats(gradients->values), (const float *)floats(call->values),
+                  (const double *)NULL, floats(gradients->rate));
     }
     fl_launch(device, "gates_backward", gates_backward_kernel, blocks_for(call->tokens * columns), THREADS, 0, *call,
-              gradients->values);
-    if (gradients->bias != NULL) {
+              floats(gradients->values));
+    if (fl_array_is(gradients->bias)) {
         add_column_sums(device, "gates_backward",
-                        {call->tokens, columns, gradients->values, columns, NULL, 0, columns, 1, gradients->bias, 1});
+                        {call->tokens, columns, floats(gradients->values), columns, NULL, 0, columns, 1, floats(gradients->bias), 1});
     }
 }
 
@@ -122,16 +123,17 @@ void fl_cuda_gates_backward(fl_cuda *device, const fl_gates_call *call, const fl
 FL_DEVICE float source_value(const fl_short_conv_call &c, size_t token, size_t tap, size_t channel) {
     const size_t width = c.source_heads * c.head_dim, group = c.heads / c.source_heads, kept = c.kernel - 1;
     const size_t source = channel / c.head_dim / group * c.head_dim + channel % c.head_dim, row = token + tap;
-    return row < kept ? c.history[row * width + source] : c.input[(row - kept) * width + source];
+    return row < kept ? floats(c.history)[row * width + source] : floats(c.input)[(row - kept) * width + source];
 }
 
 FL_KERNEL(THREADS) short_conv_kernel(fl_short_conv_call c) {
     const size_t at = own_index(), channels = c.heads * c.head_dim;
     if (at >= c.tokens * channels) return;
     const size_t token = at / channels, channel = at % channels;
-    float y = c.bias[channel];
-    for (size_t tap = 0; tap < c.kernel; tap++) y += c.weight[channel * c.kernel + tap] * source_value(c, token, tap, channel);
-    c.output[at] = y;
+    const float *weight = floats(c.weight) + channel * c.kernel;
+    float y = floats(c.bias)[channel];
+    for (size_t tap = 0; tap < c.kernel; tap++) y += weight[tap] * source_value(c, token, tap, channel);
+    floats(c.output)[at] = y;
 }
 
 void fl_cuda_short_conv(fl_cuda *device, const fl_short_conv_call *call) {
@@ -144,7 +146,7 @@ FL_KERNEL(THREADS) remember_kernel(fl_short_conv_call c, float *history) {
     if (channel >= width) return;
     for (size_t row = 0; row < kept; row++) {
         const size_t from = row + c.tokens;
-        history[row * width + channel] = from < kept ? history[from * width + channel] : c.input[(from - kept) * width + channel];
+        history[row * width + channel] = from < kept ? history[from * width + channel] : floats(c.input)[(from - kept) * width + channel];
     }
 }
 
@@ -163,7 +165,7 @@ FL_KERNEL(THREADS) short_conv_backward_kernel(fl_short_conv_call c, const float 
         const size_t channel = (source / c.head_dim * group + member) * c.head_dim + source % c.head_dim;
         for (size_t tap = 0; tap < c.kernel; tap++) {
             const size_t later = token + c.kernel - 1 - tap;
-            if (later < c.tokens) sum += gradient_output[later * c.heads * c.head_dim + channel] * c.weight[channel * c.kernel + tap];
+            if (later < c.tokens) sum += gradient_output[later * c.heads * c.head_dim + channel] * floats(c.weight)[channel * c.kernel + tap];
         }
     }
     gradient_input[at] += sum;
@@ -171,20 +173,20 @@ FL_KERNEL(THREADS) short_conv_backward_kernel(fl_short_conv_call c, const float 
 
 void fl_cuda_short_conv_backward(fl_cuda *device, const fl_short_conv_call *call, const fl_short_conv_gradients *gradients) {
     const size_t channels = call->heads * call->head_dim, width = call->source_heads * call->head_dim;
-    if (gradients->input != NULL) {
+    if (fl_array_is(gradients->input)) {
         fl_launch(device, "short_conv_backward", short_conv_backward_kernel, blocks_for(call->tokens * width), THREADS, 0, *call,
-                  gradients->output, gradients->input);
+                  (const float *)floats(gradients->output), floats(gradients->input));
     }
-    for (size_t tap = 0; gradients->weight != NULL && tap < call->kernel; tap++) {
+    for (size_t tap = 0; fl_array_is(gradients->weight) && tap < call->kernel; tap++) {
         const size_t back = call->kernel - 1 - tap;
         if (back >= call->tokens) continue;
         add_column_sums(device, "short_conv_backward",
-                        {call->tokens - back, channels, gradients->output + back * channels, channels, call->input, width,
-                         call->head_dim, call->heads / call->source_heads, gradients->weight + tap, call->kernel});
+                        {call->tokens - back, channels, floats(gradients->output) + back * channels, channels, floats(call->input), width,
+                         call->head_dim, call->heads / call->source_heads, floats(gradients->weight) + tap, call->kernel});
     }
-    if (gradients->bias != NULL) {
+    if (fl_array_is(gradients->bias)) {
         add_column_sums(device, "short_conv_backward",
-                        {call->tokens, channels, gradients->output, channels, NULL, 0, channels, 1, gradients->bias, 1});
+                        {call->tokens, channels, floats(gradients->output), channels, NULL, 0, channels, 1, floats(gradients->bias), 1});
     }
 }
 
@@ -195,8 +197,8 @@ FL_KERNEL(THREADS) add_bonus_kernel(fl_bonus_call c) {
     if (at >= c.tokens * width) return;
     const size_t token = at / width, head = at % width / c.head_dim, i = at % c.head_dim;
     const size_t source = head / (c.heads / c.value_heads);
-    c.read[token * c.read_stride + head * c.read_head_stride + i] +=
-        c.bonus[at] * c.value[(token * c.value_heads + source) * c.head_dim + i];
+    floats(c.read)[token * c.read_stride + head * c.read_head_stride + i] +=
+        floats(c.bonus)[at] * floats(c.value)[(token * c.value_heads + source) * c.head_dim + i];
 }
 
 void fl_cuda_add_bonus(fl_cuda *device, const fl_bonus_call *call) {
@@ -229,12 +231,14 @@ FL_DEVICE merge_weights weights_of(const fl_merge_call &c, size_t at, size_t hea
     const double mass = c.normaliser && read != NULL ? (double)read[c.head_dim] : 1.0;
     const double scale = mass == 0.0 ? 0.0 : 1.0 / mass;
     if (read == NULL) return {c.merge == FL_MERGE_HALF ? 0.5 : 1.0, 0.0};
-    if (c.exact == NULL) return {0.0, scale};
+    if (!fl_array_is(c.exact)) return {0.0, scale};
     if (c.merge == FL_MERGE_SUM) return {1.0, scale};
     if (c.merge == FL_MERGE_HALF) return {0.5, 0.5 * scale};
-    double exact_log = (double)c.log_sum_exp[at];
-    if (merge_has_gamma(c.merge)) exact_log -= log1p(exp(-(double)c.window_factor[head]));
-    if (c.merge == FL_MERGE_LOLCATS && isfinite(c.largest[at])) exact_log -= (double)c.largest[at];
+    double exact_log = (double)floats(c.log_sum_exp)[at];
+    if (merge_has_gamma(c.merge)) exact_log -= log1p(exp(-(double)floats(c.window_factor)[head]));
+    if (c.merge == FL_MERGE_LOLCATS && isfinite(floats(c.largest)[at])) {
+        exact_log -= (double)floats(c.largest)[at];
+    }
     const double share = mass == 0.0 ? 1.0 : 1.0 / (1.0 + mass * exp(-exact_log));
     /* (1 - p) / z without cancellation: p e^-L, or 1 / z when the exact part is negligible. */
     const double of_read = share > 0.5 ? share * exp(-exact_log) : (1.0 - share) * scale;
@@ -242,20 +246,20 @@ FL_DEVICE merge_weights weights_of(const fl_merge_call &c, size_t at, size_t hea
 }
 
 FL_DEVICE const float *read_of(const fl_merge_call &c, size_t token, size_t head) {
-    return c.read == NULL ? NULL : c.read + head * c.read_head_stride + token * c.read_stride;
+    return fl_array_is(c.read) ? floats(c.read) + head * c.read_head_stride + token * c.read_stride : NULL;
 }
 
 FL_KERNEL(THREADS) merge_kernel(fl_merge_call c) {
     const size_t at = (size_t)fl_block_x * WARPS + fl_thread / 32;
     if (at >= c.tokens * c.heads) return; /* the whole warp */
     const size_t token = at / c.heads, head = at % c.heads;
-    const float *read = read_of(c, token, head), *exact = c.exact == NULL ? NULL : c.exact + at * c.head_dim;
+    const float *read = read_of(c, token, head), *exact = fl_array_is(c.exact) ? floats(c.exact) + at * c.head_dim : NULL;
     const merge_weights weights = weights_of(c, at, head, read);
     const float of_exact = (float)weights.exact;
     for (size_t i = fl_thread % 32; i < c.head_dim; i += 32) {
         float sum = exact == NULL ? 0.0f : of_exact * exact[i];
         if (read != NULL && weights.read != 0.0) sum += (float)(weights.read * (double)read[i]);
-        c.output[at * c.head_dim + i] = sum;
+        floats(c.output)[at * c.head_dim + i] = sum;
     }
 }
 
@@ -278,35 +282,38 @@ FL_KERNEL(THREADS) merge_backward_kernel(fl_merge_call c, fl_merge_gradients out
     if (at >= c.tokens * c.heads) return; /* the whole warp */
     const size_t token = at / c.heads, head = at % c.heads, of_read = head * c.read_head_stride + token * c.read_stride;
     const int lane = fl_thread % 32;
-    const float *gradient = out.output + at * n, *read = read_of(c, token, head), *exact = c.exact == NULL ? NULL : c.exact + at * n;
+    const float *gradient = floats(out.output) + at * n, *read = read_of(c, token, head);
+    const float *exact = fl_array_is(c.exact) ? floats(c.exact) + at * n : NULL;
+    float *to_read = floats(out.read) + of_read, *to_exact = fl_array_is(out.exact) ? floats(out.exact) + at * n : NULL;
     const merge_weights weights = weights_of(c, at, head, read);
     const bool shares = (c.merge == FL_MERGE_SHARED_NORMALISER || merge_has_gamma(c.merge)) && read != NULL && exact != NULL;
     const double along_exact = shares ? dot(gradient, exact, n) : 0.0;
     double along_read = 0.0;
     if (read != NULL && weights.read != 0.0 && (shares || c.normaliser)) along_read = weights.read * dot(gradient, read, n);
     const double along_output = weights.exact * along_exact + along_read;
-    for (size_t i = lane; read != NULL && i < n; i += 32) out.read[of_read + i] = (float)(weights.read * (double)gradient[i]);
-    for (size_t i = lane; out.exact != NULL && i < n; i += 32) out.exact[at * n + i] = (float)(weights.exact * (double)gradient[i]);
+    for (size_t i = lane; read != NULL && i < n; i += 32) to_read[i] = (float)(weights.read * (double)gradient[i]);
+    for (size_t i = lane; to_exact != NULL && i < n; i += 32) to_exact[i] = (float)(weights.exact * (double)gradient[i]);
     if (lane != 0) return;
     if (read != NULL && c.normaliser) {
         const double mass = (double)read[n], slope = shares ? weights.read : mass == 0.0 ? 0.0 : 1.0 / mass;
-        out.read[of_read + n] = (float)(-slope * along_output);
+        to_read[n] = (float)(-slope * along_output);
     }
     const double of_log = shares && weights.exact > 0.0 ? weights.exact * (along_exact - along_output) : 0.0;
-    if (out.log_sum_exp != NULL) out.log_sum_exp[at] = (float)of_log;
-    if (c.merge == FL_MERGE_LOLCATS && out.largest != NULL) out.largest[at] = (float)-of_log;
-    if (of_factor != NULL) of_factor[at] = shares ? of_log / (1.0 + exp((double)c.window_factor[head])) : 0.0;
+    if (fl_array_is(out.log_sum_exp)) floats(out.log_sum_exp)[at] = (float)of_log;
+    if (c.merge == FL_MERGE_LOLCATS && fl_array_is(out.largest)) floats(out.largest)[at] = (float)-of_log;
+    if (of_factor != NULL) of_factor[at] = shares ? of_log / (1.0 + exp((double)floats(c.window_factor)[head])) : 0.0;
 }
 
 void fl_cuda_merge_backward(fl_cuda *device, const fl_merge_call *call, const fl_merge_gradients *gradients) {
     const size_t count = call->tokens * call->heads;
     double *of_factor = NULL;
-    if (gradients->window_factor != NULL && (call->merge == FL_MERGE_LOLCATS || call->merge == FL_MERGE_LOLCATS_INVARIANT)) {
+    if (fl_array_is(gradients->window_factor) && (call->merge == FL_MERGE_LOLCATS || call->merge == FL_MERGE_LOLCATS_INVARIANT)) {
         of_factor = (double *)fl_cuda_take(device, count * sizeof(double), "merge_backward");
     }
     fl_launch(device, "merge_backward", merge_backward_kernel, warps_for(count), THREADS, 0, *call, *gradients, of_factor);
     if (of_factor == NULL) return;
     fl_launch(device, "merge_backward", head_sums_kernel, dim3((unsigned)call->heads), THREADS, 32 * sizeof(double), call->tokens,
-              call->heads, (size_t)1, (const float *)NULL, (const float *)NULL, (const double *)of_factor, gradients->window_factor);
+              call->heads, (size_t)1, (const float *)NULL, (const float *)NULL, (const double *)of_factor,
+              floats(gradients->window_factor));
     fl_cuda_give(device, of_factor);
 }

@@ -119,10 +119,10 @@ bool fl_cuda_step(fl_cuda *device, const fl_recurrence_call *call) {
     launch.device = device;
     launch.call.streams =
         fl_step_streams_of(&call->transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->rows, &call->inputs);
-    if (call->output == NULL) launch.call.streams.query = NULL;
-    launch.call.state = call->state;
-    launch.call.output = call->output;
+    if (!fl_array_is(call->output)) launch.call.streams.query = NULL;
+    launch.call.state = floats(call->state);
+    launch.call.output = floats(call->output);
     launch.call.norm_values = (int)(call->norm_values != 0 ? call->norm_values : call->value_dim);
-    launch.norm = call->state_norm;
+    launch.norm = floats(call->state_norm);
     return fl_step_choose((int)call->key_dim, call->transition.decay == FL_DECAY_CHANNEL, (int)call->transition.erase, launch);
 }

@@ -271,14 +271,14 @@ static inline fl_step_streams fl_step_streams_of(const fl_transition *transition
                                                  size_t value_dim, const fl_recurrence_rows *rows,
                                                  const fl_recurrence_inputs *inputs) {
     fl_step_streams s = {};
-    s.query = inputs->query;
-    s.key = inputs->key;
-    s.value = inputs->value;
-    s.log_decay = transition->decay != FL_DECAY_NONE ? inputs->log_decay : NULL;
-    s.erase_strength = inputs->erase_strength;
-    s.erase_read = inputs->erase_read;
-    s.erase_write = inputs->erase_write;
-    s.write = inputs->write;
+    s.query = floats(inputs->query);
+    s.key = floats(inputs->key);
+    s.value = floats(inputs->value);
+    s.log_decay = transition->decay != FL_DECAY_NONE ? floats(inputs->log_decay) : NULL;
+    s.erase_strength = floats(inputs->erase_strength);
+    s.erase_read = floats(inputs->erase_read);
+    s.erase_write = floats(inputs->erase_write);
+    s.write = floats(inputs->write);
     s.steps = steps;
     s.read_rows = rows->read != 0 ? rows->read : steps;
     s.write_rows = rows->write != 0 ? rows->write : steps;

@@ -381,11 +381,12 @@ struct backward_launch {
 /* Without tokens the gradient of the state passes through. */
 static void pass_through(fl_cuda *device, const fl_recurrence_backward_call *call) {
     const size_t count = call->heads * call->value_dim * call->key_dim;
-    if (call->gradients.initial_state == NULL) return;
-    if (call->gradient_final_state == NULL) {
-        fl_cuda_fill(device, call->gradients.initial_state, FL_FLOAT32, count, 0.0);
+    float *to = floats(call->gradients.initial_state);
+    if (to == NULL) return;
+    if (!fl_array_is(call->gradient_final_state)) {
+        fl_cuda_fill(device, to, FL_FLOAT32, count, 0.0);
     } else {
-        fl_cuda_copy_rows(device, call->gradients.initial_state, count, call->gradient_final_state, count, 1, count, 4);
+        fl_cuda_copy_rows(device, to, count, call->gradient_final_state.at, count, 1, count, sizeof(float));
     }
 }
 
@@ -402,20 +403,20 @@ bool fl_cuda_step_backward(fl_cuda *device, const fl_recurrence_backward_call *c
     launch.fits = true;
     launch.call.streams =
         fl_step_streams_of(transition, call->heads, call->steps, call->key_dim, call->value_dim, &call->rows, &call->inputs);
-    launch.call.initial_state = call->initial_state;
-    launch.call.gradient_output = call->gradient_output;
-    launch.call.gradient_final_state = call->gradient_final_state;
-    launch.call.gradient_value = to->value;
-    launch.call.gradient_initial_state = to->initial_state;
-    launch.vectors[QUERY] = to->query;
-    launch.vectors[KEY] = to->key;
-    launch.scalars[WRITE] = to->write;
-    if (transition->erase != FL_ERASE_NONE) launch.scalars[STRENGTH] = to->erase_strength;
+    launch.call.initial_state = floats(call->initial_state);
+    launch.call.gradient_output = floats(call->gradient_output);
+    launch.call.gradient_final_state = floats(call->gradient_final_state);
+    launch.call.gradient_value = floats(to->value);
+    launch.call.gradient_initial_state = floats(to->initial_state);
+    launch.vectors[QUERY] = floats(to->query);
+    launch.vectors[KEY] = floats(to->key);
+    launch.scalars[WRITE] = floats(to->write);
+    if (transition->erase != FL_ERASE_NONE) launch.scalars[STRENGTH] = floats(to->erase_strength);
     if (transition->erase == FL_ERASE_DIRECTIONS) {
-        launch.vectors[READ] = to->erase_read;
-        launch.vectors[REMOVED] = to->erase_write;
+        launch.vectors[READ] = floats(to->erase_read);
+        launch.vectors[REMOVED] = floats(to->erase_write);
     }
-    if (transition->decay == FL_DECAY_CHANNEL) launch.vectors[DECAY] = to->log_decay;
-    if (transition->decay == FL_DECAY_SCALAR) launch.scalars[SCALAR_DECAY] = to->log_decay;
+    if (transition->decay == FL_DECAY_CHANNEL) launch.vectors[DECAY] = floats(to->log_decay);
+    if (transition->decay == FL_DECAY_SCALAR) launch.scalars[SCALAR_DECAY] = floats(to->log_decay);
     return fl_step_choose((int)call->key_dim, transition->decay == FL_DECAY_CHANNEL, (int)transition->erase, launch) && launch.fits;
 }
