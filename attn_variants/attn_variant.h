@@ -25,6 +25,7 @@
 #include "harness/base/status.h"
 #include "harness/compute/gates.h"
 #include "harness/compute/recurrence.h"
+#include "harness/compute/rule_functions.h"
 #include "harness/compute/rule_rows.h"
 #include "harness/config/options.h"
 
@@ -152,22 +153,5 @@ size_t fl_rule_factor_width(const fl_rule *rule, size_t index, size_t head_dim, 
 /* Such factors are of low rank: wider than a number a head or micro step. */
 bool fl_rule_factor_is_wide(const fl_rule_factor *factor);
 bool fl_rule_parameter_used(const fl_rule *rule, size_t index, const void *options);
-
-/* Shared pieces of prepare functions. unit: y = x / max(||x||, 1e-12), returns ||x||. unit_backward: gx from gy. */
-float fl_rule_unit(size_t n, const float *x, float *y);
-void fl_rule_unit_backward(size_t n, const float *x, const float *gradient_y, float *gradient_x);
-
-/* The same for query and key at once, and the value copied: what most rules begin with. */
-void fl_rule_unit_inputs(const fl_rule_input *input, fl_rule_output *output);
-void fl_rule_unit_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                                  fl_rule_input_gradient *out);
-/* own.read and own.read_backward of a state [D][D] read as it is: y = S q with the query as given. */
-void fl_rule_read_matrix(const fl_rule_input *token, const float *state, float *output);
-void fl_rule_read_matrix_backward(const fl_rule_input *token, const float *state, const float *gradient_output,
-                                  float *gradient_state, fl_rule_input_gradient *out);
-/* The same as unit_inputs with raw query and key. */
-void fl_rule_raw_inputs(const fl_rule_input *input, fl_rule_output *output);
-void fl_rule_raw_inputs_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                                 fl_rule_input_gradient *out);
 
 #endif

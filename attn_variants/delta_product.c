@@ -1,12 +1,116 @@
-#include <stddef.h>
-#include <string.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct delta_product_options {
     size_t householder_steps;
     bool negative_eigenvalues, fixed;
 } delta_product_options;
+
+FL_RULE_FUNCTION const delta_product_options *chosen(const void *options_of_variant) {
+    return (const delta_product_options *)options_of_variant;
+}
+
+FL_RULE_FUNCTION bool is_fixed(const void *options_of_variant) {
+    return chosen(options_of_variant)->fixed;
+}
+
+FL_RULE_FUNCTION bool is_projected(const void *options_of_variant) {
+    return !is_fixed(options_of_variant);
+}
+
+FL_RULE_FUNCTION size_t micro_steps(const void *options_of_variant) {
+    return chosen(options_of_variant)->householder_steps;
+}
+
+enum { KEY = 0, VALUE, BETA };
+
+FL_RULE_FUNCTION float strength(const fl_rule_input *input, size_t step) {
+    float beta = input->factors[BETA] != NULL ? input->factors[BETA][step] : input->beta;
+    return chosen(input->options)->negative_eigenvalues ? 2.0f * beta : beta;
+}
+
+/* What a micro step makes of the token's key or value. */
+FL_RULE_FUNCTION void of_step(const fl_rule_input *input, int which, size_t step, const float *from,
+                              float *to) {
+    size_t n = input->head_dim, steps = micro_steps(input->options);
+    if (input->factors[which] != NULL) {
+        FL_EACH(i, n) to[i] = from[i] + input->factors[which][step * n + i];
+    } else {
+        const float *scale = input->parameters[which] + (input->head * steps + step) * n;
+        FL_EACH(i, n) to[i] = from[i] * scale[i];
+    }
+    FL_JOIN();
+}
+
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    size_t n = input->head_dim, steps = micro_steps(input->options);
+    FL_VECTOR(key);
+    fl_rule_unit(n, input->query, output->query);
+    FL_ALL(step, steps) {
+        of_step(input, KEY, step, input->key, key);
+        fl_rule_unit(n, key, output->key + step * n);
+        of_step(input, VALUE, step, input->value, output->value + step * n);
+        FL_ONCE {
+            output->log_decay[step] = step == 0 ? input->gate[0] : 0.0f;
+            output->erase_strength[step] = strength(input, step);
+            output->write[step] = strength(input, step);
+        }
+    }
+}
+
+/* Adds to the token's gradient, and to (or over) that of what the step has of its own. */
+FL_RULE_FUNCTION void of_step_backward(const fl_rule_input *input, int which, size_t step, const float *from,
+                                       const float *gradient, float *gradient_from,
+                                       fl_rule_input_gradient *out) {
+    size_t n = input->head_dim, at = (input->head * micro_steps(input->options) + step) * n;
+    if (input->factors[which] != NULL) {
+        FL_EACH(i, n) {
+            gradient_from[i] += gradient[i];
+            out->factors[which][step * n + i] = gradient[i];
+        }
+    } else {
+        const float *scale = input->parameters[which] + at;
+        FL_EACH(i, n) {
+            gradient_from[i] += gradient[i] * scale[i];
+            if (out->parameters != NULL) out->parameters[which][at + i] += gradient[i] * from[i];
+        }
+    }
+    FL_JOIN();
+}
+
+/* The gradients of gate and betas. */
+FL_RULE_FUNCTION void strengths_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                         fl_rule_input_gradient *out) {
+    float within = chosen(input->options)->negative_eigenvalues ? 2.0f : 1.0f;
+    out->gate[0] = gradient->log_decay[0];
+    if (out->beta != NULL) out->beta[0] = 0.0f;
+    FL_ALL(step, micro_steps(input->options)) {
+        float of_beta = within * (gradient->erase_strength[step] + gradient->write[step]);
+        if (input->factors[BETA] != NULL)
+            out->factors[BETA][step] = of_beta;
+        else
+            out->beta[0] += of_beta;
+    }
+}
+
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    size_t n = input->head_dim, steps = micro_steps(input->options);
+    FL_VECTOR(key);
+    FL_VECTOR(gradient_key);
+    fl_rule_unit_backward(n, input->query, gradient->query, out->query);
+    fl_rule_clear(n, out->key);
+    fl_rule_clear(n, out->value);
+    FL_ALL(step, steps) {
+        of_step(input, KEY, step, input->key, key);
+        fl_rule_unit_backward(n, key, gradient->key + step * n, gradient_key);
+        of_step_backward(input, KEY, step, input->key, gradient_key, out->key, out);
+        of_step_backward(input, VALUE, step, input->value, gradient->value + step * n, out->value, out);
+    }
+    FL_ONCE strengths_backward(input, gradient, out);
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "householder_steps",
@@ -27,24 +131,6 @@ static const fl_option options[] = {
      .default_text = "false",
      .help = "no projections: every step scales the channels of k and v, and all share one beta"},
 };
-
-static const delta_product_options *chosen(const void *options_of_variant) {
-    return options_of_variant;
-}
-
-static bool is_fixed(const void *options_of_variant) {
-    return chosen(options_of_variant)->fixed;
-}
-
-static bool is_projected(const void *options_of_variant) {
-    return !is_fixed(options_of_variant);
-}
-
-static size_t micro_steps(const void *options_of_variant) {
-    return chosen(options_of_variant)->householder_steps;
-}
-
-enum { KEY = 0, VALUE, BETA };
 
 static const fl_rule_parameter parameters[] = {
     {.name = "delta_product.key_scale",
@@ -80,75 +166,6 @@ static const fl_rule_factor factors[] = {
      .used = is_projected},
 };
 
-static float strength(const fl_rule_input *input, size_t step) {
-    float beta = input->factors[BETA] != NULL ? input->factors[BETA][step] : input->beta;
-    return chosen(input->options)->negative_eigenvalues ? 2.0f * beta : beta;
-}
-
-/* What a micro step makes of the token's key or value. */
-static void of_step(const fl_rule_input *input, int which, size_t step, const float *from, float *to) {
-    size_t n = input->head_dim, steps = micro_steps(input->options);
-    if (input->factors[which] != NULL) {
-        for (size_t i = 0; i < n; i++) to[i] = from[i] + input->factors[which][step * n + i];
-    } else {
-        const float *scale = input->parameters[which] + (input->head * steps + step) * n;
-        for (size_t i = 0; i < n; i++) to[i] = from[i] * scale[i];
-    }
-}
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    size_t n = input->head_dim, steps = micro_steps(input->options);
-    fl_rule_unit(n, input->query, output->query);
-    for (size_t step = 0; step < steps; step++) {
-        float key[FL_RULE_MAX_HEAD_DIM];
-        of_step(input, KEY, step, input->key, key);
-        fl_rule_unit(n, key, output->key + step * n);
-        of_step(input, VALUE, step, input->value, output->value + step * n);
-        output->log_decay[step] = step == 0 ? input->gate[0] : 0.0f;
-        output->erase_strength[step] = strength(input, step);
-        output->write[step] = strength(input, step);
-    }
-}
-
-/* Adds to the token's gradient, and to (or over) that of what the step has of its own. */
-static void of_step_backward(const fl_rule_input *input, int which, size_t step, const float *from,
-                             const float *gradient, float *gradient_from, fl_rule_input_gradient *out) {
-    size_t n = input->head_dim, at = (input->head * micro_steps(input->options) + step) * n;
-    if (input->factors[which] != NULL) {
-        for (size_t i = 0; i < n; i++) gradient_from[i] += gradient[i];
-        memcpy(out->factors[which] + step * n, gradient, n * sizeof *gradient);
-        return;
-    }
-    const float *scale = input->parameters[which] + at;
-    for (size_t i = 0; i < n; i++) {
-        gradient_from[i] += gradient[i] * scale[i];
-        if (out->parameters != NULL) out->parameters[which][at + i] += gradient[i] * from[i];
-    }
-}
-
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    size_t n = input->head_dim, steps = micro_steps(input->options);
-    float within = chosen(input->options)->negative_eigenvalues ? 2.0f : 1.0f;
-    fl_rule_unit_backward(n, input->query, gradient->query, out->query);
-    memset(out->key, 0, n * sizeof(float));
-    memset(out->value, 0, n * sizeof(float));
-    out->gate[0] = gradient->log_decay[0];
-    if (out->beta != NULL) out->beta[0] = 0.0f;
-    for (size_t step = 0; step < steps; step++) {
-        float key[FL_RULE_MAX_HEAD_DIM], gradient_key[FL_RULE_MAX_HEAD_DIM];
-        of_step(input, KEY, step, input->key, key);
-        fl_rule_unit_backward(n, key, gradient->key + step * n, gradient_key);
-        of_step_backward(input, KEY, step, input->key, gradient_key, out->key, out);
-        of_step_backward(input, VALUE, step, input->value, gradient->value + step * n, out->value, out);
-        float of_beta = within * (gradient->erase_strength[step] + gradient->write[step]);
-        if (input->factors[BETA] != NULL)
-            out->factors[BETA][step] = of_beta;
-        else
-            out->beta[0] += of_beta;
-    }
-}
-
 const fl_rule fl_rule_delta_product = {
     .abi = FL_RULE_ABI,
     .name = "delta_product",
@@ -179,3 +196,5 @@ const fl_rule fl_rule_delta_product = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

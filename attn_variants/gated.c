@@ -1,18 +1,21 @@
-#include <math.h>
+#include "harness/compute/rule_functions.h"
 
-#include "attn_variants/attn_variant.h"
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
     fl_rule_raw_inputs(input, output);
-    output->log_decay[0] = input->gate[0];
-    output->write[0] = -expm1f(input->gate[0]);
+    FL_ONCE {
+        output->log_decay[0] = input->gate[0];
+        output->write[0] = -expm1f(input->gate[0]);
+    }
 }
 
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
     fl_rule_raw_inputs_backward(input, gradient, out);
-    out->gate[0] = gradient->log_decay[0] - gradient->write[0] * expf(input->gate[0]);
+    FL_ONCE out->gate[0] = gradient->log_decay[0] - gradient->write[0] * expf(input->gate[0]);
 }
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 const fl_rule fl_rule_gated = {
     .abi = FL_RULE_ABI,
@@ -29,3 +32,5 @@ const fl_rule fl_rule_gated = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

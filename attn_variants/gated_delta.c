@@ -1,18 +1,25 @@
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
     fl_rule_unit_inputs(input, output);
-    output->log_decay[0] = input->gate[0];
-    output->erase_strength[0] = input->beta;
-    output->write[0] = input->beta;
+    FL_ONCE {
+        output->log_decay[0] = input->gate[0];
+        output->erase_strength[0] = input->beta;
+        output->write[0] = input->beta;
+    }
 }
 
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
     fl_rule_unit_inputs_backward(input, gradient, out);
-    out->gate[0] = gradient->log_decay[0];
-    out->beta[0] = gradient->erase_strength[0] + gradient->write[0];
+    FL_ONCE {
+        out->gate[0] = gradient->log_decay[0];
+        out->beta[0] = gradient->erase_strength[0] + gradient->write[0];
+    }
 }
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 const fl_rule fl_rule_gated_delta = {
     .abi = FL_RULE_ABI,
@@ -32,3 +39,5 @@ const fl_rule fl_rule_gated_delta = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

@@ -1,17 +1,18 @@
-#include <string.h>
+#include "harness/compute/rule_functions.h"
 
-#include "attn_variants/attn_variant.h"
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
     fl_rule_unit_inputs(input, output);
-    memcpy(output->log_decay, input->gate, input->head_dim * sizeof(float));
+    fl_rule_copy(input->head_dim, input->gate, output->log_decay);
 }
 
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
     fl_rule_unit_inputs_backward(input, gradient, out);
-    memcpy(out->gate, gradient->log_decay, input->head_dim * sizeof(float));
+    fl_rule_copy(input->head_dim, gradient->log_decay, out->gate);
 }
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 const fl_rule fl_rule_gla = {
     .abi = FL_RULE_ABI,
@@ -26,3 +27,5 @@ const fl_rule fl_rule_gla = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

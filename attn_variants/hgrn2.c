@@ -1,12 +1,49 @@
-#include <math.h>
-#include <stddef.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct hgrn2_options {
     double lower_bound;
     bool unit;
 } hgrn2_options;
+
+FL_RULE_FUNCTION const hgrn2_options *chosen(const fl_rule_input *input) {
+    return (const hgrn2_options *)input->options;
+}
+
+/* a, from the gate's log sigmoid. */
+FL_RULE_FUNCTION double kept(const fl_rule_input *input, size_t i) {
+    double bound = chosen(input)->lower_bound;
+    return bound + (1.0 - bound) * exp((double)input->gate[i]);
+}
+
+/* 1 - a without its cancellation. */
+FL_RULE_FUNCTION double taken(const fl_rule_input *input, size_t i) {
+    return (1.0 - chosen(input)->lower_bound) * -expm1((double)input->gate[i]);
+}
+
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    fl_rule_inputs(chosen(input)->unit, input, output);
+    FL_EACH(i, input->head_dim) {
+        output->log_decay[i] =
+            chosen(input)->lower_bound == 0.0 ? input->gate[i] : (float)log(kept(input, i));
+        output->key[i] = (float)taken(input, i);
+    }
+}
+
+/* With u = e^gate: da/dgate = (1 - bound) u, d log a/dgate = (1 - bound) u / a, dk'/dgate = -(1 - bound) u.
+ */
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    fl_rule_inputs_backward(chosen(input)->unit, input, gradient, out);
+    FL_EACH(i, input->head_dim) {
+        double slope = (1.0 - chosen(input)->lower_bound) * exp((double)input->gate[i]);
+        double of_log = chosen(input)->lower_bound == 0.0 ? 1.0 : slope / kept(input, i);
+        out->gate[i] = (float)(gradient->log_decay[i] * of_log - gradient->key[i] * slope);
+        out->key[i] = 0.0f;
+    }
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "lower_bound",
@@ -22,43 +59,6 @@ static const fl_option options[] = {
      .default_text = "true",
      .help = "q of unit length; false: as it is"},
 };
-
-static const hgrn2_options *chosen(const fl_rule_input *input) {
-    return input->options;
-}
-
-/* a, from the gate's log sigmoid. */
-static double kept(const fl_rule_input *input, size_t i) {
-    double bound = chosen(input)->lower_bound;
-    return bound + (1.0 - bound) * exp((double)input->gate[i]);
-}
-
-/* 1 - a without its cancellation. */
-static double taken(const fl_rule_input *input, size_t i) {
-    return (1.0 - chosen(input)->lower_bound) * -expm1((double)input->gate[i]);
-}
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    (chosen(input)->unit ? fl_rule_unit_inputs : fl_rule_raw_inputs)(input, output);
-    for (size_t i = 0; i < input->head_dim; i++) {
-        output->log_decay[i] =
-            chosen(input)->lower_bound == 0.0 ? input->gate[i] : (float)log(kept(input, i));
-        output->key[i] = (float)taken(input, i);
-    }
-}
-
-/* With u = e^gate: da/dgate = (1 - bound) u, d log a/dgate = (1 - bound) u / a, dk'/dgate = -(1 - bound) u.
- */
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    (chosen(input)->unit ? fl_rule_unit_inputs_backward : fl_rule_raw_inputs_backward)(input, gradient, out);
-    for (size_t i = 0; i < input->head_dim; i++) {
-        double slope = (1.0 - chosen(input)->lower_bound) * exp((double)input->gate[i]);
-        double of_log = chosen(input)->lower_bound == 0.0 ? 1.0 : slope / kept(input, i);
-        out->gate[i] = (float)(gradient->log_decay[i] * of_log - gradient->key[i] * slope);
-        out->key[i] = 0.0f;
-    }
-}
 
 const fl_rule fl_rule_hgrn2 = {
     .abi = FL_RULE_ABI,
@@ -78,3 +78,5 @@ const fl_rule fl_rule_hgrn2 = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

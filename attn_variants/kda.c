@@ -1,20 +1,23 @@
-#include <string.h>
+#include "harness/compute/rule_functions.h"
 
-#include "attn_variants/attn_variant.h"
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
     fl_rule_unit_inputs(input, output);
-    memcpy(output->log_decay, input->gate, input->head_dim * sizeof(float));
-    output->erase_strength[0] = input->beta;
-    output->write[0] = input->beta;
+    fl_rule_copy(input->head_dim, input->gate, output->log_decay);
+    FL_ONCE {
+        output->erase_strength[0] = input->beta;
+        output->write[0] = input->beta;
+    }
 }
 
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
     fl_rule_unit_inputs_backward(input, gradient, out);
-    memcpy(out->gate, gradient->log_decay, input->head_dim * sizeof(float));
-    out->beta[0] = gradient->erase_strength[0] + gradient->write[0];
+    fl_rule_copy(input->head_dim, gradient->log_decay, out->gate);
+    FL_ONCE out->beta[0] = gradient->erase_strength[0] + gradient->write[0];
 }
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 const fl_rule fl_rule_kda = {
     .abi = FL_RULE_ABI,
@@ -34,3 +37,5 @@ const fl_rule fl_rule_kda = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

@@ -1,11 +1,30 @@
-#include <math.h>
-#include <stddef.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct lightning_options {
     bool unit;
 } lightning_options;
+
+FL_RULE_FUNCTION bool is_published(const void *chosen) {
+    return !((const lightning_options *)chosen)->unit;
+}
+
+FL_RULE_FUNCTION bool unit(const fl_rule_input *input) {
+    return !is_published(input->options);
+}
+
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    double depth = (double)input->layer / (double)input->layers;
+    fl_rule_inputs(unit(input), input, output);
+    FL_ONCE output->log_decay[0] = (float)(-8.0 / (double)input->heads * (1.0 - depth) * (double)input->head);
+}
+
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    fl_rule_inputs_backward(unit(input), input, gradient, out);
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "unit",
@@ -15,25 +34,6 @@ static const fl_option options[] = {
      .help = "q and k of unit length: frozen keys are far from the scale the rule is trained with; false: as "
              "published, with scale: sqrt_dim"},
 };
-
-static bool is_published(const void *chosen) {
-    return !((const lightning_options *)chosen)->unit;
-}
-
-static bool unit(const fl_rule_input *input) {
-    return !is_published(input->options);
-}
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    (unit(input) ? fl_rule_unit_inputs : fl_rule_raw_inputs)(input, output);
-    double depth = (double)input->layer / (double)input->layers;
-    output->log_decay[0] = (float)(-8.0 / (double)input->heads * (1.0 - depth) * (double)input->head);
-}
-
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    (unit(input) ? fl_rule_unit_inputs_backward : fl_rule_raw_inputs_backward)(input, gradient, out);
-}
 
 const fl_rule fl_rule_lightning = {
     .abi = FL_RULE_ABI,
@@ -49,3 +49,5 @@ const fl_rule fl_rule_lightning = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

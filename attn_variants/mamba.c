@@ -1,13 +1,147 @@
-#include <math.h>
-#include <stddef.h>
-#include <string.h>
-
-#include "attn_variants/attn_variant.h"
-#include "harness/compute/vector_math.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct mamba_options {
     bool unit, skip;
 } mamba_options;
+
+FL_RULE_FUNCTION bool has_skip(const void *chosen) {
+    return ((const mamba_options *)chosen)->skip;
+}
+
+FL_RULE_FUNCTION bool unit(const fl_rule_input *input) {
+    return ((const mamba_options *)input->options)->unit;
+}
+
+enum { A_LOG = 0, SKIP };
+
+enum { STEP = 0 };
+
+FL_RULE_FUNCTION double softplus(double x) {
+    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+FL_RULE_FUNCTION const float *rates(const fl_rule_input *token, size_t row) {
+    size_t n = token->head_dim;
+    return token->parameters[A_LOG] + (token->head * n + row) * n;
+}
+
+FL_RULE_FUNCTION void scaled_vector(const fl_rule_input *token, const float *x, float *y) {
+    if (unit(token))
+        fl_rule_unit(token->head_dim, x, y);
+    else
+        fl_rule_copy(token->head_dim, x, y);
+}
+
+FL_RULE_FUNCTION void scaled_backward(const fl_rule_input *token, const float *x, const float *gradient_y,
+                                      float *gradient_x) {
+    if (unit(token))
+        fl_rule_unit_backward(token->head_dim, x, gradient_y, gradient_x);
+    else
+        fl_rule_copy(token->head_dim, gradient_y, gradient_x);
+}
+
+/* exponent_i = step A_ji, kept_i = exp(exponent_i). */
+FL_RULE_FUNCTION void find_decays(const fl_rule_input *token, size_t row, float step, float *kept,
+                                  float *exponent) {
+    size_t n = token->head_dim;
+    FL_JOIN();
+    fl_rule_exp(n, rates(token, row), exponent);
+    FL_JOIN();
+    FL_EACH(i, n) exponent[i] *= -step;
+    FL_JOIN();
+    fl_rule_exp(n, exponent, kept);
+    FL_JOIN();
+}
+
+FL_RULE_FUNCTION void write_token(const fl_rule_input *token, float *state) {
+    size_t n = token->head_dim;
+    FL_VECTOR(key);
+    FL_VECTOR(kept);
+    FL_VECTOR(exponent);
+    scaled_vector(token, token->key, key);
+    FL_ALL(row, n) {
+        float step = (float)softplus(token->factors[STEP][row]), write = step * token->value[row];
+        find_decays(token, row, step, kept, exponent);
+        FL_EACH(i, n) state[row * n + i] = kept[i] * state[row * n + i] + write * key[i];
+    }
+    FL_JOIN();
+}
+
+/* With G the gradient of the state after the write, a = exp(step A):
+ * dstep_j = sum_i G_ji (A_ji a_ji S_ji + k_i v_j);  da_log_ji = G_ji S_ji a_ji step_j A_ji;  dk_i = sum_j
+ * G_ji step_j v_j; dv_j = step_j sum_i G_ji k_i;  dS_ji = a_ji G_ji. */
+FL_RULE_FUNCTION void write_backward(const fl_rule_input *token, const float *before, float *gradient_state,
+                                     fl_rule_input_gradient *out) {
+    size_t n = token->head_dim;
+    FL_VECTOR(key);
+    FL_VECTOR(kept);
+    FL_VECTOR(exponent);
+    FL_VECTOR(of_key);
+    scaled_vector(token, token->key, key);
+    fl_rule_clear(n, of_key);
+    FL_ALL(row, n) {
+        double x = token->factors[STEP][row];
+        float step = (float)softplus(x), write = step * token->value[row];
+        float *gradient = gradient_state + row * n;
+        float *of_rate =
+            out->parameters == NULL ? NULL : out->parameters[A_LOG] + (token->head * n + row) * n;
+        find_decays(token, row, step, kept, exponent);
+        FL_EACH(i, n) exponent[i] = gradient[i] * kept[i] * before[row * n + i] * exponent[i];
+        FL_JOIN();
+        fl_rule_sum(along, i, n, (double)gradient[i] * key[i]);
+        fl_rule_sum(of_exponent, j, n, exponent[j]);
+        FL_EACH(i, n) {
+            of_key[i] += write * gradient[i];
+            if (of_rate != NULL) of_rate[i] += exponent[i];
+            gradient[i] *= kept[i];
+        }
+        double of_step = along * token->value[row] + (step > 0.0f ? of_exponent / step : 0.0);
+        FL_ONCE {
+            out->value[row] = (float)(step * along);
+            out->factors[STEP][row] = (float)(of_step / (1.0 + exp(-x)));
+        }
+    }
+    FL_JOIN();
+    scaled_backward(token, token->key, of_key, out->key);
+}
+
+FL_RULE_FUNCTION void read_state(const fl_rule_input *token, const float *state, float *output) {
+    FL_VECTOR(query);
+    fl_rule_input scaled = *token;
+    scaled.query = query;
+    scaled_vector(token, token->query, query);
+    fl_rule_read_matrix(&scaled, state, output);
+}
+
+FL_RULE_FUNCTION void read_backward(const fl_rule_input *token, const float *state,
+                                    const float *gradient_output, float *gradient_state,
+                                    fl_rule_input_gradient *out) {
+    FL_VECTOR(query);
+    FL_VECTOR(gradient);
+    fl_rule_input scaled = *token;
+    fl_rule_input_gradient of_scaled = *out;
+    scaled.query = query;
+    of_scaled.query = gradient;
+    scaled_vector(token, token->query, query);
+    fl_rule_read_matrix_backward(&scaled, state, gradient_output, gradient_state, &of_scaled);
+    scaled_backward(token, token->query, gradient, out->query);
+}
+
+FL_RULE_FUNCTION void bonus(const fl_rule_input *token, float *share) {
+    const float *skip = token->parameters[SKIP];
+    FL_EACH(i, token->head_dim) share[i] = skip == NULL ? 0.0f : skip[token->head * token->head_dim + i];
+    FL_JOIN();
+}
+
+FL_RULE_FUNCTION void bonus_backward(const fl_rule_input *token, const float *gradient_share,
+                                     fl_rule_input_gradient *out) {
+    if (out->parameters == NULL || token->parameters[SKIP] == NULL) return;
+    float *of_skip = out->parameters[SKIP] + token->head * token->head_dim;
+    FL_EACH(i, token->head_dim) of_skip[i] += gradient_share[i];
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "unit",
@@ -24,16 +158,6 @@ static const fl_option options[] = {
              "exact"},
 };
 
-static bool has_skip(const void *chosen) {
-    return ((const mamba_options *)chosen)->skip;
-}
-
-static bool unit(const fl_rule_input *input) {
-    return ((const mamba_options *)input->options)->unit;
-}
-
-enum { A_LOG = 0, SKIP };
-
 static const fl_rule_parameter parameters[] = {
     {.name = "mamba.a_log",
      .axes = "HDD",
@@ -41,8 +165,6 @@ static const fl_rule_parameter parameters[] = {
      .help = "A = -exp(a_log) of every value and key channel, -1, -2, ... at first (S4D-Real)"},
     {.name = "mamba.skip", .axes = "HD", .init = "1", .help = "D of every value channel", .used = has_skip},
 };
-
-enum { STEP = 0 };
 
 static const fl_rule_factor factors[] = {
     {.name = "mamba.step",
@@ -55,109 +177,6 @@ static const fl_rule_factor factors[] = {
 static size_t state_floats(size_t head_dim, const void *chosen) {
     (void)chosen;
     return head_dim * head_dim;
-}
-
-static double softplus(double x) {
-    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-static const float *rates(const fl_rule_input *token, size_t row) {
-    size_t n = token->head_dim;
-    return token->parameters[A_LOG] + (token->head * n + row) * n;
-}
-
-static void scaled_key(const fl_rule_input *token, float *key) {
-    memcpy(key, token->key, token->head_dim * sizeof *key);
-    if (unit(token)) fl_rule_unit(token->head_dim, token->key, key);
-}
-
-/* kept_i = exp(step A_ji) and, where wanted, exponent_i = step A_ji. */
-static void find_decays(const fl_rule_input *token, size_t row, float step, float *kept, float *exponent) {
-    size_t n = token->head_dim;
-    fl_vector_exp(n, rates(token, row), kept);
-    for (size_t i = 0; i < n; i++) kept[i] *= -step;
-    if (exponent != NULL) memcpy(exponent, kept, n * sizeof *kept);
-    fl_vector_exp(n, kept, kept);
-}
-
-static void write_token(const fl_rule_input *token, float *state) {
-    size_t n = token->head_dim;
-    float key[FL_RULE_MAX_HEAD_DIM], kept[FL_RULE_MAX_HEAD_DIM];
-    scaled_key(token, key);
-    for (size_t row = 0; row < n; row++) {
-        float step = (float)softplus(token->factors[STEP][row]), write = step * token->value[row];
-        find_decays(token, row, step, kept, NULL);
-        for (size_t i = 0; i < n; i++) state[row * n + i] = kept[i] * state[row * n + i] + write * key[i];
-    }
-}
-
-/* With G the gradient of the state after the write, a = exp(step A):
- * dstep_j = sum_i G_ji (A_ji a_ji S_ji + k_i v_j);  da_log_ji = G_ji S_ji a_ji step_j A_ji;  dk_i = sum_j
- * G_ji step_j v_j; dv_j = step_j sum_i G_ji k_i;  dS_ji = a_ji G_ji. */
-static void write_backward(const fl_rule_input *token, const float *before, float *gradient_state,
-                           fl_rule_input_gradient *out) {
-    size_t n = token->head_dim;
-    float key[FL_RULE_MAX_HEAD_DIM], kept[FL_RULE_MAX_HEAD_DIM], exponent[FL_RULE_MAX_HEAD_DIM];
-    float of_key[FL_RULE_MAX_HEAD_DIM] = {0};
-    scaled_key(token, key);
-    for (size_t row = 0; row < n; row++) {
-        double x = token->factors[STEP][row];
-        float step = (float)softplus(x), write = step * token->value[row];
-        float *gradient = gradient_state + row * n;
-        float *of_rate =
-            out->parameters == NULL ? NULL : out->parameters[A_LOG] + (token->head * n + row) * n;
-        double along = 0.0, of_exponent = 0.0;
-        find_decays(token, row, step, kept, exponent);
-        for (size_t i = 0; i < n; i++) {
-            float through = gradient[i] * kept[i] * before[row * n + i] * exponent[i];
-            along += (double)gradient[i] * key[i];
-            of_exponent += through;
-            of_key[i] += write * gradient[i];
-            if (of_rate != NULL) of_rate[i] += through;
-            gradient[i] *= kept[i];
-        }
-        double of_step = along * token->value[row] + (step > 0.0f ? of_exponent / step : 0.0);
-        out->value[row] = (float)(step * along);
-        out->factors[STEP][row] = (float)(of_step / (1.0 + exp(-x)));
-    }
-    memcpy(out->key, of_key, n * sizeof *of_key);
-    if (unit(token)) fl_rule_unit_backward(n, token->key, of_key, out->key);
-}
-
-static void read_state(const fl_rule_input *token, const float *state, float *output) {
-    float query[FL_RULE_MAX_HEAD_DIM];
-    fl_rule_input scaled = *token;
-    scaled.query = query;
-    memcpy(query, token->query, token->head_dim * sizeof *query);
-    if (unit(token)) fl_rule_unit(token->head_dim, token->query, query);
-    fl_rule_read_matrix(&scaled, state, output);
-}
-
-static void read_backward(const fl_rule_input *token, const float *state, const float *gradient_output,
-                          float *gradient_state, fl_rule_input_gradient *out) {
-    float query[FL_RULE_MAX_HEAD_DIM], gradient[FL_RULE_MAX_HEAD_DIM];
-    fl_rule_input scaled = *token;
-    fl_rule_input_gradient of_scaled = *out;
-    scaled.query = query;
-    of_scaled.query = gradient;
-    memcpy(query, token->query, token->head_dim * sizeof *query);
-    if (unit(token)) fl_rule_unit(token->head_dim, token->query, query);
-    fl_rule_read_matrix_backward(&scaled, state, gradient_output, gradient_state, &of_scaled);
-    memcpy(out->query, gradient, token->head_dim * sizeof *gradient);
-    if (unit(token)) fl_rule_unit_backward(token->head_dim, token->query, gradient, out->query);
-}
-
-static void bonus(const fl_rule_input *token, float *share) {
-    const float *skip = token->parameters[SKIP];
-    for (size_t i = 0; i < token->head_dim; i++)
-        share[i] = skip == NULL ? 0.0f : skip[token->head * token->head_dim + i];
-}
-
-static void bonus_backward(const fl_rule_input *token, const float *gradient_share,
-                           fl_rule_input_gradient *out) {
-    if (out->parameters == NULL || token->parameters[SKIP] == NULL) return;
-    float *of_skip = out->parameters[SKIP] + token->head * token->head_dim;
-    for (size_t i = 0; i < token->head_dim; i++) of_skip[i] += gradient_share[i];
 }
 
 const fl_rule fl_rule_mamba = {
@@ -189,3 +208,5 @@ const fl_rule fl_rule_mamba = {
             .bonus = bonus,
             .bonus_backward = bonus_backward},
 };
+
+#endif

@@ -1,9 +1,48 @@
-#include <math.h>
-#include <string.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 enum { TEMPERATURE = 0, INPUT };
+
+FL_RULE_FUNCTION double softplus(double x) {
+    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+/* g = softplus(x), log a = -g tau, and the key is weighed by g^tau. */
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    size_t n = input->head_dim;
+    fl_rule_copy(n, input->query, output->query);
+    fl_rule_unit(n, input->key, output->key);
+    FL_EACH(i, n) {
+        double g = softplus(input->gate[i]), tau = input->factors[TEMPERATURE][i];
+        output->log_decay[i] = (float)(-g * tau);
+        output->key[i] *= (float)pow(g, tau);
+        output->value[i] = input->value[i] * input->factors[INPUT][i];
+    }
+}
+
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    size_t n = input->head_dim;
+    FL_VECTOR(key);
+    FL_VECTOR(of_key);
+    fl_rule_unit(n, input->key, key);
+    fl_rule_copy(n, gradient->query, out->query);
+    FL_EACH(i, n) {
+        double x = input->gate[i], g = softplus(x), tau = input->factors[TEMPERATURE][i],
+               weight = pow(g, tau);
+        double of_weight = (double)gradient->key[i] * key[i], of_log = gradient->log_decay[i];
+        double of_g = -tau * of_log + (g > 0.0 ? of_weight * tau * weight / g : 0.0);
+        of_key[i] = (float)(gradient->key[i] * weight);
+        out->gate[i] = (float)(of_g / (1.0 + exp(-x)));
+        out->factors[TEMPERATURE][i] = (float)(-g * of_log + (g > 0.0 ? of_weight * weight * log(g) : 0.0));
+        out->factors[INPUT][i] = gradient->value[i] * input->value[i];
+        out->value[i] = gradient->value[i] * input->factors[INPUT][i];
+    }
+    FL_JOIN();
+    fl_rule_unit_backward(n, input->key, of_key, out->key);
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_rule_factor factors[] = {
     {.name = "rodimus.temperature",
@@ -15,43 +54,6 @@ static const fl_rule_factor factors[] = {
      .activation = FL_ACTIVATE_SIGMOID,
      .help = "how much of each value channel is written"},
 };
-
-static double softplus(double x) {
-    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-/* g = softplus(x), log a = -g tau, and the key is weighed by g^tau. */
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    size_t n = input->head_dim;
-    memcpy(output->query, input->query, n * sizeof(float));
-    fl_rule_unit(n, input->key, output->key);
-    for (size_t i = 0; i < n; i++) {
-        double g = softplus(input->gate[i]), tau = input->factors[TEMPERATURE][i];
-        output->log_decay[i] = (float)(-g * tau);
-        output->key[i] *= (float)pow(g, tau);
-        output->value[i] = input->value[i] * input->factors[INPUT][i];
-    }
-}
-
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    size_t n = input->head_dim;
-    float key[FL_RULE_MAX_HEAD_DIM], of_key[FL_RULE_MAX_HEAD_DIM];
-    fl_rule_unit(n, input->key, key);
-    memcpy(out->query, gradient->query, n * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        double x = input->gate[i], g = softplus(x), tau = input->factors[TEMPERATURE][i],
-               weight = pow(g, tau);
-        double of_weight = (double)gradient->key[i] * key[i], of_log = gradient->log_decay[i];
-        double of_g = -tau * of_log + (g > 0.0 ? of_weight * tau * weight / g : 0.0);
-        of_key[i] = (float)(gradient->key[i] * weight);
-        out->gate[i] = (float)(of_g / (1.0 + exp(-x)));
-        out->factors[TEMPERATURE][i] = (float)(-g * of_log + (g > 0.0 ? of_weight * weight * log(g) : 0.0));
-        out->factors[INPUT][i] = gradient->value[i] * input->value[i];
-        out->value[i] = gradient->value[i] * input->factors[INPUT][i];
-    }
-    fl_rule_unit_backward(n, input->key, of_key, out->key);
-}
 
 const fl_rule fl_rule_rodimus = {
     .abi = FL_RULE_ABI,
@@ -73,3 +75,5 @@ const fl_rule fl_rule_rodimus = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

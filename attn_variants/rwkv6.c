@@ -1,11 +1,53 @@
-#include <math.h>
-#include <stddef.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct rwkv6_options {
     bool unit;
 } rwkv6_options;
+
+FL_RULE_FUNCTION bool unit(const fl_rule_input *input) {
+    return ((const rwkv6_options *)input->options)->unit;
+}
+
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    size_t n = input->head_dim;
+    const float *bonus = input->parameters[0] + input->head * n;
+    fl_rule_inputs(unit(input), input, output);
+    fl_rule_sum(own, i, n, (double)output->query[i] * bonus[i] * output->key[i]);
+    FL_EACH(i, n) {
+        output->log_decay[i] = -expf(input->gate[i]);
+        output->bonus[i] = (float)own;
+    }
+}
+
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    size_t n = input->head_dim, at = input->head * n;
+    const float *bonus = input->parameters[0] + at;
+    FL_VECTOR(query);
+    FL_VECTOR(key);
+    FL_VECTOR(of_query);
+    FL_VECTOR(of_key);
+    fl_rule_output rows = {0};
+    rows.query = query;
+    rows.key = key;
+    rows.value = of_query; /* overwritten below */
+    fl_rule_inputs(unit(input), input, &rows);
+    fl_rule_sum(own, i, n, gradient->bonus[i]);
+    FL_EACH(i, n) {
+        of_query[i] = gradient->query[i] + (float)own * bonus[i] * key[i];
+        of_key[i] = gradient->key[i] + (float)own * bonus[i] * query[i];
+        out->gate[i] = -expf(input->gate[i]) * gradient->log_decay[i];
+        if (out->parameters != NULL) out->parameters[0][at + i] += (float)own * query[i] * key[i];
+    }
+    FL_JOIN();
+    fl_rule_output_gradient passed = *gradient;
+    passed.query = of_query;
+    passed.key = of_key;
+    fl_rule_inputs_backward(unit(input), input, &passed, out);
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "unit",
@@ -22,44 +64,6 @@ static const fl_rule_parameter parameters[] = {
      .init = "1",
      .help = "u: the weight of a token in its own read, with window: 0"},
 };
-
-static bool unit(const fl_rule_input *input) {
-    return ((const rwkv6_options *)input->options)->unit;
-}
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    size_t n = input->head_dim;
-    const float *bonus = input->parameters[0] + input->head * n;
-    double own = 0.0;
-    (unit(input) ? fl_rule_unit_inputs : fl_rule_raw_inputs)(input, output);
-    for (size_t i = 0; i < n; i++) {
-        output->log_decay[i] = -expf(input->gate[i]);
-        own += (double)output->query[i] * bonus[i] * output->key[i];
-    }
-    for (size_t i = 0; i < n; i++) output->bonus[i] = (float)own;
-}
-
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    size_t n = input->head_dim, at = input->head * n;
-    const float *bonus = input->parameters[0] + at;
-    float query[FL_RULE_MAX_HEAD_DIM], key[FL_RULE_MAX_HEAD_DIM], of_query[FL_RULE_MAX_HEAD_DIM],
-        of_key[FL_RULE_MAX_HEAD_DIM];
-    fl_rule_output rows = {.query = query, .key = key, .value = of_query /* overwritten below */};
-    (unit(input) ? fl_rule_unit_inputs : fl_rule_raw_inputs)(input, &rows);
-    double own = 0.0;
-    for (size_t i = 0; i < n; i++) own += gradient->bonus[i];
-    for (size_t i = 0; i < n; i++) {
-        of_query[i] = gradient->query[i] + (float)own * bonus[i] * key[i];
-        of_key[i] = gradient->key[i] + (float)own * bonus[i] * query[i];
-        out->gate[i] = -expf(input->gate[i]) * gradient->log_decay[i];
-        if (out->parameters != NULL) out->parameters[0][at + i] += (float)own * query[i] * key[i];
-    }
-    fl_rule_output_gradient passed = *gradient;
-    passed.query = of_query;
-    passed.key = of_key;
-    (unit(input) ? fl_rule_unit_inputs_backward : fl_rule_raw_inputs_backward)(input, &passed, out);
-}
 
 const fl_rule fl_rule_rwkv6 = {
     .abi = FL_RULE_ABI,
@@ -86,3 +90,5 @@ const fl_rule fl_rule_rwkv6 = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

@@ -1,11 +1,41 @@
-#include <math.h>
-#include <stddef.h>
-
-#include "attn_variants/attn_variant.h"
+#include "harness/compute/rule_functions.h"
 
 typedef struct ssd_options {
     bool unit;
 } ssd_options;
+
+FL_RULE_FUNCTION bool unit(const fl_rule_input *input) {
+    return ((const ssd_options *)input->options)->unit;
+}
+
+/* dt = softplus(x); x = h W + bias, the bias being the source's dt_bias. */
+FL_RULE_FUNCTION double softplus(double x) {
+    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+FL_RULE_FUNCTION void prepare(const fl_rule_input *input, fl_rule_output *output) {
+    double dt = softplus(input->gate[0]);
+    fl_rule_inputs(unit(input), input, output);
+    FL_ONCE {
+        output->log_decay[0] = (float)(-exp(input->parameters[0][input->head]) * dt);
+        output->write[0] = (float)dt;
+    }
+}
+
+FL_RULE_FUNCTION void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
+                                       fl_rule_input_gradient *out) {
+    double rate = exp(input->parameters[0][input->head]), dt = softplus(input->gate[0]);
+    double gradient_dt = gradient->write[0] - rate * gradient->log_decay[0];
+    fl_rule_inputs_backward(unit(input), input, gradient, out);
+    FL_ONCE {
+        out->gate[0] = (float)(gradient_dt / (1.0 + exp(-(double)input->gate[0])));
+        if (out->parameters != NULL)
+            out->parameters[0][input->head] -= (float)(rate * dt * gradient->log_decay[0]);
+    }
+}
+
+#ifndef FL_RULE_WARP
+#include "attn_variants/attn_variant.h"
 
 static const fl_option options[] = {
     {.key = "unit",
@@ -19,32 +49,6 @@ static const fl_option options[] = {
 static const fl_rule_parameter parameters[] = {
     {.name = "ssd.a_log", .axes = "H", .init = "0", .help = "A_log: the state decays by exp(-exp(A_log) dt)"},
 };
-
-static bool unit(const fl_rule_input *input) {
-    return ((const ssd_options *)input->options)->unit;
-}
-
-/* dt = softplus(x); x = h W + bias, the bias being the source's dt_bias. */
-static double softplus(double x) {
-    return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-
-static void prepare(const fl_rule_input *input, fl_rule_output *output) {
-    (unit(input) ? fl_rule_unit_inputs : fl_rule_raw_inputs)(input, output);
-    double dt = softplus(input->gate[0]);
-    output->log_decay[0] = (float)(-exp(input->parameters[0][input->head]) * dt);
-    output->write[0] = (float)dt;
-}
-
-static void prepare_backward(const fl_rule_input *input, const fl_rule_output_gradient *gradient,
-                             fl_rule_input_gradient *out) {
-    (unit(input) ? fl_rule_unit_inputs_backward : fl_rule_raw_inputs_backward)(input, gradient, out);
-    double rate = exp(input->parameters[0][input->head]), dt = softplus(input->gate[0]);
-    double gradient_dt = gradient->write[0] - rate * gradient->log_decay[0];
-    out->gate[0] = (float)(gradient_dt / (1.0 + exp(-(double)input->gate[0])));
-    if (out->parameters != NULL)
-        out->parameters[0][input->head] -= (float)(rate * dt * gradient->log_decay[0]);
-}
 
 const fl_rule fl_rule_ssd = {
     .abi = FL_RULE_ABI,
@@ -65,3 +69,5 @@ const fl_rule fl_rule_ssd = {
     .prepare = prepare,
     .prepare_backward = prepare_backward,
 };
+
+#endif

@@ -91,6 +91,18 @@ double fl_vector_dot_float64(size_t n, const float *x, const float *y) {
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
+void fl_vector_remove(size_t n, const float *x, double along, double scale, const float *g, float *y) {
+    enum { RUN = 8 }; /* numbers worked on together, so that they go into vector registers */
+    size_t i = 0;
+    for (; i + RUN <= n; i += RUN) {
+        float run[RUN];
+#pragma GCC unroll 8
+        for (size_t j = 0; j < RUN; j++) run[j] = (float)((g[i + j] - along * x[i + j]) * scale);
+        memcpy(y + i, run, sizeof run);
+    }
+    for (; i < n; i++) y[i] = (float)((g[i] - along * x[i]) * scale);
+}
+
 void fl_vector_softmax(size_t n, const float *x, float *y) {
     const fl_kernels *kernels = fl_kernels_current();
     kernels->scale(n, 1.0f / kernels->exp_sum(n, kernels->maximum(n, x), x, y), y, y);

@@ -19,6 +19,9 @@ double fl_vector_sum_of_squares(size_t n, const float *x); /* summed in float64 
 double fl_vector_dot_float64(size_t n, const float *x,
                              const float *y); /* likewise, and no product is rounded */
 
+/* y = (g - along x) scale, in float64. */
+void fl_vector_remove(size_t n, const float *x, double along, double scale, const float *g, float *y);
+
 /* y = exp(x) / sum of exp(x). */
 void fl_vector_softmax(size_t n, const float *x, float *y);
 
