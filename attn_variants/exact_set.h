@@ -13,22 +13,26 @@
 #include <stdint.h>
 
 #include "harness/base/status.h"
-#include "harness/compute/compute.h"
+#include "harness/compute/key_value_rows.h"
 
 typedef struct fl_exact_set {
-    fl_compute *compute; /* borrowed */
-    size_t kv_heads, head_dim;
-    bool per_head;       /* lifetimes of every KV head's own */
-    bool weighs;         /* keeps the softmax probability every key has received */
-    size_t count, capacity;
-    fl_array key, value;  /* [Hkv][capacity][D] */
-    size_t *position;    /* [per_head ? Hkv : 1][capacity] */
-    size_t *expiry;      /* the same */
-    double *mass;        /* [Hkv][capacity], or NULL */
+    fl_key_value_rows rows; /* entry i is row i of every KV head */
+    size_t sinks, window;
+    bool per_head;          /* lifetimes of every KV head's own */
+    bool weighs;            /* keeps the softmax probability every key has received */
+    size_t count;
+    int32_t *position;      /* [per_head ? Hkv : 1][capacity] */
+    int32_t *expiry;        /* the same; FL_NEVER */
+    double *mass;           /* [Hkv][capacity], or NULL */
+    fl_array lifetimes;     /* int32 [2][lists][capacity]: positions and expiries, as attention was told them last */
 } fl_exact_set;
 
-void fl_exact_set_init(fl_exact_set *set, fl_compute *compute, size_t kv_heads, size_t head_dim, bool per_head,
-                       bool weighs);
+typedef struct fl_exact_set_kind {
+    size_t kv_heads, head_dim, sinks, window;
+    bool per_head, weighs;
+} fl_exact_set_kind;
+
+void fl_exact_set_init(fl_exact_set *set, fl_compute *compute, const fl_exact_set_kind *kind);
 void fl_exact_set_release(fl_exact_set *set);
 /* Empties the set without giving memory back. */
 void fl_exact_set_clear(fl_exact_set *set);
@@ -37,20 +41,19 @@ void fl_exact_set_clear(fl_exact_set *set);
  * the capacity: which entries a set holds follows from its history alone, so a fork computes bit for bit the same. */
 fl_status fl_exact_set_reserve(fl_exact_set *set, size_t extra, size_t position, fl_error *error);
 
-/* key, value [Hkv][D]. Room must have been reserved. */
-void fl_exact_set_append(fl_exact_set *set, const float *key, const float *value, size_t position, size_t expiry);
+/* key, value [tokens][Hkv][D] of the tokens at `position` and after it. They live as long as sinks and window say, or, with lifetimes of
+ * every KV head's own, until they are expired; what would never be seen is left out. Room must have been reserved. */
+void fl_exact_set_append(fl_exact_set *set, size_t tokens, size_t position, fl_array key, fl_array value);
 
 /* Index of the entry at `position` of a KV head; asserted to be there. */
 size_t fl_exact_set_find(const fl_exact_set *set, size_t kv_head, size_t position);
-fl_array fl_exact_set_key(const fl_exact_set *set, size_t kv_head, size_t index);
-fl_array fl_exact_set_value(const fl_exact_set *set, size_t kv_head, size_t index);
 /* The token at `position` is visible no more from step `step` on. */
 void fl_exact_set_expire(fl_exact_set *set, size_t kv_head, size_t position, size_t step);
 
-/* Floats of scratch that fl_exact_set_attend needs (lifetimes packed as fl_attention_call wants them). */
-size_t fl_exact_set_lifetimes(const fl_exact_set *set);
-/* Fills the key side of an attention call. `lifetimes` holds 2 * fl_exact_set_lifetimes entries, used when per_head. */
-void fl_exact_set_describe(const fl_exact_set *set, size_t *lifetimes, fl_attention_call *call);
+/* Brings the lifetimes to the instance: position [lists][count] and expiry, which stay until the set changes. */
+void fl_exact_set_lifetimes(const fl_exact_set *set, fl_array *position, fl_array *expiry);
+/* Fills the key side of an attention call. */
+void fl_exact_set_describe(const fl_exact_set *set, fl_attention_call *call);
 
 /* Makes *to equal to *from, reusing memory where it is large enough. */
 fl_status fl_exact_set_copy(fl_exact_set *to, const fl_exact_set *from, fl_error *error);

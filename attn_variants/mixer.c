@@ -107,8 +107,13 @@ static fl_status allocate_timeline(fl_mixer *mixer, fl_error *error) {
     const fl_mixer_plan *plan = &mixer->plan;
     size_t budget = plan->variant->cache_budget;
     bool weighs = budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
-    fl_exact_set_init(&mixer->exact, plan->compute, plan->shape.kv_heads, plan->shape.head_dim, budget > 0,
-                      weighs);
+    fl_exact_set_init(&mixer->exact, plan->compute,
+                      &(fl_exact_set_kind){.kv_heads = plan->shape.kv_heads,
+                                           .head_dim = plan->shape.head_dim,
+                                           .sinks = plan->variant->sinks,
+                                           .window = plan->variant->window,
+                                           .per_head = budget > 0,
+                                           .weighs = weighs});
     if (budget > 0) FL_TRY(fl_routed_cache_create(&mixer->cache, budget, plan->shape.kv_heads, error));
     if (!plan->linear) return FL_OK;
     FL_TRY(

@@ -16,8 +16,9 @@ typedef struct fl_backward_work {
     fl_array merged_exact, merged_log, merged_largest; /* [T][H][D], [T][H], [T][H] */
     fl_array stream_query;                             /* [H][T*m][Dk] */
     fl_write_rows stream;                              /* by step */
-    int32_t *row_of;    /* [Hkv][T], with a routed cache: the step at which a token is written, -1 = never */
-    fl_array linear[3]; /* [T][H][D] of q, k, v as prepare saw them */
+    fl_array
+        row_of; /* int32 [Hkv][T], with a routed cache: the step at which a token is written, -1 = never */
+    fl_array linear[3];                 /* [T][H][D] of q, k, v as prepare saw them */
     fl_array projected[FL_PROJECTIONS]; /* [T][H][width]; with respect to the activated value, then to the raw
                                          one */
     fl_array low;                       /* [T][largest rank] */
@@ -63,7 +64,7 @@ static fl_status allocate_inputs(fl_backward_work *work, fl_error *error) {
     FL_TRY(fl_compute_floats(plan->compute, queries * plan->shape.head_dim, &work->merged_exact, error));
     FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_log, error));
     FL_TRY(fl_compute_floats(plan->compute, queries, &work->merged_largest, error));
-    size_t rows = work->block->mixer->exact.capacity * plan->shape.kv_heads * plan->shape.head_dim;
+    size_t rows = work->block->mixer->exact.rows.capacity * plan->shape.kv_heads * plan->shape.head_dim;
     FL_TRY(fl_compute_floats(plan->compute, rows, &work->key_rows, error));
     FL_TRY(fl_compute_floats(plan->compute, rows, &work->value_rows, error));
     fl_compute_fill(plan->compute, work->key_rows, rows, 0.0);
@@ -84,7 +85,7 @@ static void release_work(fl_backward_work *work) {
                          work->key,          work->value,        work->stream_block};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) fl_compute_release(compute, pieces[i]);
     for (size_t i = 0; i < FL_PROJECTIONS; i++) fl_compute_release(compute, work->projected[i]);
-    fl_memory_free(work->row_of);
+    fl_compute_release(compute, work->row_of);
 }
 
 /* Merge and exact set. */
@@ -106,22 +107,15 @@ static void merge_backward(fl_backward_work *work, fl_array gradient_output) {
 /* Rows of the exact set back to tokens: in a fresh mixer entry i is token i. */
 static void rows_to_tokens(const fl_backward_work *work, fl_array rows, fl_array gradient) {
     const fl_exact_set *set = &work->block->mixer->exact;
-    for (size_t head = 0; head < set->kv_heads; head++) {
-        fl_compute_copy_rows(work->plan->compute, fl_array_from(gradient, head * set->head_dim),
-                             set->kv_heads * set->head_dim,
-                             fl_array_from(rows, head * set->capacity * set->head_dim), set->head_dim,
-                             set->count, set->head_dim);
-    }
+    fl_key_value_rows_take(&set->rows, rows, set->count, gradient);
 }
 
 /* known: the forward pass's results are in the scratch. */
-static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *error) {
+static void exact_backward(fl_backward_work *work, bool known) {
     const fl_mixer_plan *plan = work->plan;
     fl_compute *compute = plan->compute;
     bool shares = fl_merge_shares_normaliser(plan->variant->merge) && plan->linear;
-    fl_attention_call call;
-    size_t *lifetimes = NULL;
-    FL_TRY(fl_mixer_attention_call(work->block, &call, &lifetimes, error));
+    fl_attention_call call = fl_mixer_attention_call(work->block);
     if (!known) call.output = call.log_sum_exp = fl_array_none;
     bool largest = plan->variant->merge == FL_MERGE_LOLCATS && shares;
     fl_attention_gradients gradients = {.output = work->merged_exact,
@@ -131,10 +125,8 @@ static fl_status exact_backward(fl_backward_work *work, bool known, fl_error *er
                                         .key = work->key_rows,
                                         .value = work->value_rows};
     compute->ops->attention_backward(compute, &call, &gradients);
-    fl_memory_free(lifetimes);
     rows_to_tokens(work, work->key_rows, work->key);
     rows_to_tokens(work, work->value_rows, work->value);
-    return FL_OK;
 }
 
 /* Linear branch. */
@@ -195,11 +187,16 @@ static fl_status find_rows(fl_backward_work *work, fl_error *error) {
     size_t tokens = work->block->tokens, kv_heads = work->plan->shape.kv_heads;
     const int32_t *written = work->block->scratch->written;
     if (work->plan->variant->cache_budget == 0) return FL_OK;
-    FL_TRY(FL_ALLOCATE(&work->row_of, kv_heads * tokens, error));
-    for (size_t i = 0; i < kv_heads * tokens; i++) work->row_of[i] = -1;
+    fl_compute *compute = work->plan->compute;
+    int32_t *row_of = NULL;
+    FL_TRY(compute->ops->allocate(compute, kv_heads * tokens, FL_INT32, &work->row_of, error));
+    FL_TRY(FL_ALLOCATE(&row_of, kv_heads * tokens, error));
+    for (size_t i = 0; i < kv_heads * tokens; i++) row_of[i] = -1;
     for (size_t i = 0; i < kv_heads * tokens; i++) {
-        if (written[i] >= 0) work->row_of[i / tokens * tokens + (size_t)written[i]] = (int32_t)(i % tokens);
+        if (written[i] >= 0) row_of[i / tokens * tokens + (size_t)written[i]] = (int32_t)(i % tokens);
     }
+    compute->ops->upload(compute, work->row_of, row_of, kv_heads * tokens);
+    fl_memory_free(row_of);
     return FL_OK;
 }
 
@@ -268,7 +265,7 @@ static fl_status run_backward(fl_backward_work *work, fl_array gradient_output, 
     size_t inputs = work->block->tokens * plan->shape.model_dim;
     FL_TRY(allocate_work(work, error));
     merge_backward(work, gradient_output);
-    if (plan->exact && work->inputs) FL_TRY(exact_backward(work, exact_known, error));
+    if (plan->exact && work->inputs) exact_backward(work, exact_known);
     if (fl_array_is(gradient_input)) fl_compute_fill(plan->compute, gradient_input, inputs, 0.0);
     if (!plan->linear) return FL_OK;
     FL_TRY(recurrence_backward(work, error));
@@ -350,8 +347,7 @@ fl_status fl_mixer_record(fl_compute *compute, const fl_mechanism *mechanism, si
 
 void fl_mixer_tape_destroy(fl_mixer_tape *tape) {
     if (tape == NULL) return;
-    fl_compute_take_back(tape->compute, tape->lent);
-    fl_memory_free(tape->scratch.host);
+    fl_mixer_scratch_release(tape->compute, &tape->scratch, tape->lent);
     fl_mixer_destroy(tape->mixer);
     fl_memory_free(tape);
 }

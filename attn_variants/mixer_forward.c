@@ -84,8 +84,8 @@ static size_t host_bytes(const fl_mixer_plan *plan, size_t block) {
     return block * plan->shape.kv_heads * 2 * sizeof(int32_t);
 }
 
-/* Plans the scratch and finds memory for it, which is given back by the two calls that know it, also after a
- * failure. */
+/* Plans the scratch and finds memory for it, which fl_mixer_scratch_release gives back, also after a failure.
+ */
 static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, fl_mixer_scratch *scratch,
                                 fl_lent_memory *lent, fl_error *error) {
     size_t floats = scratch_plan(plan, block, scratch), entries = block * plan->shape.kv_heads;
@@ -95,7 +95,14 @@ static fl_status scratch_create(const fl_mixer_plan *plan, size_t block, fl_mixe
     FL_TRY(fl_memory_allocate(&scratch->host, host_bytes(plan, block), 1, error));
     scratch->slots = scratch->host;
     scratch->written = scratch->slots + entries;
-    return FL_OK;
+    if (plan->variant->cache_budget == 0) return FL_OK;
+    return plan->compute->ops->allocate(plan->compute, 2 * entries, FL_INT32, &scratch->decisions, error);
+}
+
+void fl_mixer_scratch_release(fl_compute *compute, fl_mixer_scratch *scratch, fl_lent_memory lent) {
+    fl_compute_take_back(compute, lent);
+    fl_compute_release(compute, scratch->decisions);
+    fl_memory_free(scratch->host);
 }
 
 /* Recurrence. */
@@ -131,49 +138,33 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
 /* Block. */
 
 static fl_status append_exact(fl_mixer_block *block, fl_error *error) {
-    fl_mixer *mixer = block->mixer;
-    const fl_variant *variant = mixer->plan.variant;
-    size_t row = mixer->plan.shape.kv_heads * mixer->plan.shape.head_dim;
-    FL_TRY(fl_exact_set_reserve(&mixer->exact, block->tokens, block->first, error));
-    for (size_t token = 0; token < block->tokens; token++) {
-        size_t position = block->first + token;
-        bool stays = position < variant->sinks || variant->cache_budget > 0;
-        size_t expiry = stays ? SIZE_MAX : position + variant->window;
-        if (expiry == position) continue; /* window 0: never seen */
-        fl_exact_set_append(&mixer->exact, fl_array_host(block->key) + token * row,
-                            fl_array_host(block->value) + token * row, position, expiry);
-    }
+    fl_exact_set *set = &block->mixer->exact;
+    FL_TRY(fl_exact_set_reserve(set, block->tokens, block->first, error));
+    fl_exact_set_append(set, block->tokens, block->first, block->key, block->value);
     return FL_OK;
 }
 
-fl_status fl_mixer_attention_call(const fl_mixer_block *block, fl_attention_call *call, size_t **lifetimes,
-                                  fl_error *error) {
-    const fl_exact_set *set = &block->mixer->exact;
-    FL_TRY(FL_ALLOCATE(lifetimes, 2 * fl_exact_set_lifetimes(set), error));
-    *call = (fl_attention_call){.shape = block->mixer->plan.shape,
-                                .tokens = block->tokens,
-                                .first_position = block->first,
-                                .query = block->query,
-                                .output = block->scratch->exact,
-                                .log_sum_exp = block->scratch->log_sum_exp};
-    fl_exact_set_describe(set, *lifetimes, call);
-    return FL_OK;
+fl_attention_call fl_mixer_attention_call(const fl_mixer_block *block) {
+    fl_attention_call call = {.shape = block->mixer->plan.shape,
+                              .tokens = block->tokens,
+                              .first_position = block->first,
+                              .query = block->query,
+                              .output = block->scratch->exact,
+                              .log_sum_exp = block->scratch->log_sum_exp};
+    fl_exact_set_describe(&block->mixer->exact, &call);
+    return call;
 }
 
-static fl_status attend(fl_mixer_block *block, fl_error *error) {
+static void attend(fl_mixer_block *block) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     bool by_mass = plan->variant->cache_budget > 0 && plan->route == FL_ROUTE_ATTENTION_MASS;
     bool known = by_mass || block->exact_known; /* by_mass: done while routing */
     bool largest = plan->variant->merge == FL_MERGE_LOLCATS;
-    if (known && !largest) return FL_OK;
-    fl_attention_call call;
-    size_t *lifetimes = NULL;
-    FL_TRY(fl_mixer_attention_call(block, &call, &lifetimes, error));
+    if (known && !largest) return;
+    fl_attention_call call = fl_mixer_attention_call(block);
     if (known) call.output = call.log_sum_exp = fl_array_none;
     call.largest = largest ? block->scratch->largest : fl_array_none;
     plan->compute->ops->attention(plan->compute, &call);
-    fl_memory_free(lifetimes);
-    return FL_OK;
 }
 
 fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block) {
@@ -237,7 +228,7 @@ static fl_status compute_block(fl_mixer_block *block, bool exact, bool reads, fl
     } else {
         log_leaving(block);
     }
-    if (plan->exact && exact) FL_TRY(attend(block, error));
+    if (plan->exact && exact) attend(block);
     bool advanced = caches && plan->route == FL_ROUTE_SELF_RECALL;
     if (plan->linear && reads && !advanced) FL_TRY(fl_mixer_advance(block, 0, block->tokens, error));
     if (reads) add_bonus(block);
@@ -334,8 +325,7 @@ fl_status fl_mixer_forward(fl_mixer *mixer, const fl_mixer_call *call, fl_error 
         if (status == FL_OK) hand_over(&block, call, at);
     }
     if (share != NULL && status == FL_OK) share->filled = true;
-    fl_compute_take_back(mixer->plan.compute, lent);
-    fl_memory_free(scratch.host);
+    fl_mixer_scratch_release(mixer->plan.compute, &scratch, lent);
     return status;
 }
 

@@ -90,6 +90,7 @@ typedef struct fl_mixer_scratch {
     fl_array stream_block;                       /* rows of the stream */
     fl_array exact, log_sum_exp, largest;      /* [T][H][D], [T][H], [T][H] */
     void *host;                                /* memory of the two below, an fl_memory block */
+    fl_array decisions;                        /* int32 [2][Hkv][T], with a routed cache: the two below, as operations were told them */
     int32_t *slots;                            /* [Hkv][T] slot whose row a step exchanges, -1 = none */
     int32_t *written;                          /* [Hkv][T] position that each step writes, -1 where nothing is */
 } fl_mixer_scratch;
@@ -126,16 +127,17 @@ fl_status fl_mixer_advance(fl_mixer_block *block, size_t first, size_t count, fl
 
 /* The whole sequence as one block, with everything that was computed on the way kept in the scratch: what the backward pass
  * starts from. The mixer must be fresh. results: also the softmax over the exact set and the reads (else only where routing
- * needs them; the softmax also where the call shares it). The scratch lies in *lent and in scratch->host, which are the caller's to
- * take back and to free, also after a failure. Nothing is merged. */
+ * needs them; the softmax also where the call shares it). The scratch and *lent are the caller's to give back, also after a
+ * failure. Nothing is merged. */
 fl_status fl_mixer_replay(fl_mixer *mixer, const fl_mixer_call *call, bool results, fl_lent_memory *lent,
                           fl_mixer_scratch *scratch, fl_mixer_block *block, fl_error *error);
+/* Gives the scratch of a call back. */
+void fl_mixer_scratch_release(fl_compute *compute, fl_mixer_scratch *scratch, fl_lent_memory lent);
 /* Bytes of the scratch of a replay. */
 size_t fl_mixer_replay_bytes(const fl_mixer_plan *plan, size_t tokens);
 /* The merge's inputs as they lie in the scratch. */
 fl_merge_call fl_mixer_merge_call(const fl_mixer_block *block);
-/* The attention call over the exact set; *lifetimes is an fl_memory block it points into. */
-fl_status fl_mixer_attention_call(const fl_mixer_block *block, fl_attention_call *call, size_t **lifetimes,
-                                  fl_error *error);
+/* The attention call over the exact set. */
+fl_attention_call fl_mixer_attention_call(const fl_mixer_block *block);
 
 #endif

@@ -82,6 +82,10 @@ fl_prepare_call fl_mixer_prepare_call(const fl_mixer_block *block) {
 fl_own_steps_call fl_mixer_own_steps_call(const fl_mixer_block *block, size_t first, size_t count) {
     const fl_mixer_plan *plan = &block->mixer->plan;
     const fl_mixer_scratch *scratch = block->scratch;
+    const size_t entries = plan->shape.kv_heads * block->tokens;
+    const fl_array positions = fl_array_from(scratch->decisions, entries);
+    if (fl_array_is(positions))
+        plan->compute->ops->upload(plan->compute, positions, scratch->written, entries);
     return (fl_own_steps_call){.rule = &plan->rule_layer,
                                .state_floats = plan->state_floats,
                                .tokens = block->tokens,
@@ -95,7 +99,7 @@ fl_own_steps_call fl_mixer_own_steps_call(const fl_mixer_block *block, size_t fi
                                .delay = plan->delay,
                                .sinks = plan->variant->sinks,
                                .kv_heads = plan->shape.kv_heads,
-                               .positions = plan->variant->cache_budget > 0 ? scratch->written : NULL,
+                               .positions = positions,
                                .state = block->mixer->state,
                                .output = scratch->read,
                                .state_norm = block->wants_norm ? scratch->norm : fl_array_none};

@@ -18,6 +18,9 @@ static const fl_route_step NOTHING_LEAVES = {FL_ROUTE_NOTHING, 0, FL_POSITION_NO
 
 static void exchange(const fl_mixer_block *block, size_t first, size_t count) {
     const fl_mixer_plan *plan = &block->mixer->plan;
+    const fl_mixer_scratch *scratch = block->scratch;
+    plan->compute->ops->upload(plan->compute, scratch->decisions, scratch->slots,
+                               plan->shape.kv_heads * block->tokens);
     fl_exchange_call call = {.layout = plan->layout,
                              .stream = block->stream,
                              .cached = block->mixer->cached,
@@ -25,7 +28,7 @@ static void exchange(const fl_mixer_block *block, size_t first, size_t count) {
                              .kv_heads = plan->shape.kv_heads,
                              .first_step = first,
                              .steps = count,
-                             .slots = block->scratch->slots};
+                             .slots = scratch->decisions};
     plan->compute->ops->exchange_rows(plan->compute, &call);
 }
 
@@ -47,11 +50,11 @@ static fl_status find_lengths(const fl_mixer_block *block, size_t count, double 
     fl_compute *compute = plan->compute;
     size_t heads = plan->shape.kv_heads, dim = plan->shape.head_dim;
     size_t first = set->count - plan->delay - count;
-    fl_array rows = plan->route == FL_ROUTE_KEY_NORM ? fl_exact_set_key(set, 0, first)
-                                                     : fl_exact_set_value(set, 0, first);
+    fl_array rows = plan->route == FL_ROUTE_KEY_NORM ? fl_key_value_rows_key(&set->rows, first)
+                                                     : fl_key_value_rows_value(&set->rows, first);
     fl_array found;
     FL_TRY(compute->ops->allocate(compute, heads * count, FL_FLOAT64, &found, error));
-    compute->ops->row_lengths(compute, heads, count, dim, rows, set->capacity * dim, found.at);
+    compute->ops->row_lengths(compute, heads, count, dim, rows, fl_key_value_rows_stride(&set->rows), found);
     fl_status status = compute->ops->download(compute, lengths, found, heads * count, error);
     compute->ops->release(compute, found);
     return status;
@@ -104,7 +107,7 @@ static void decide_by_mass(const fl_mass_work *work, size_t kv_head, size_t step
     } else if (!fl_routed_cache_full(&mixer->cache, kv_head)) {
         settle(work->block, kv_head, step, fl_routed_cache_fill(&mixer->cache, kv_head, leaving));
     } else {
-        const double *mass = mixer->exact.mass + kv_head * mixer->exact.capacity;
+        const double *mass = mixer->exact.mass + kv_head * mixer->exact.rows.capacity;
         for (size_t slot = 0; slot < mixer->cache.budget; slot++) {
             size_t position = mixer->cache.position[kv_head * mixer->cache.budget + slot];
             work->scores[slot] = mass[fl_exact_set_find(&mixer->exact, kv_head, position)];
@@ -126,19 +129,19 @@ static fl_status attend(const fl_mass_work *work, size_t step, size_t count, fl_
                                     .position = block->first + step,
                                     .query = fl_array_from(block->query, step * heads * dim),
                                     .keys = count,
-                                    .key = fl_exact_set_key(set, 0, 0),
-                                    .value = fl_exact_set_value(set, 0, 0),
-                                    .key_head_stride = set->capacity * dim,
-                                    .expiry = set->expiry,
-                                    .expiry_head_stride = set->capacity,
+                                    .key = set->rows.key,
+                                    .value = set->rows.value,
+                                    .key_head_stride = fl_key_value_rows_stride(&set->rows),
                                     .weights = work->weights,
                                     .output = fl_array_from(block->scratch->exact, step * heads * dim),
                                     .log_sum_exp = fl_array_from(block->scratch->log_sum_exp, step * heads)};
+    fl_array positions;
+    fl_exact_set_lifetimes(set, &positions, &call.expiry);
+    call.expiry_head_stride = set->count;
     compute->ops->token_attention(compute, &call);
-    fl_array weights = {fl_array_host(work->weights), FL_FLOAT32};
-    FL_TRY(compute->ops->download(compute, work->given, weights, heads * count, error));
+    FL_TRY(compute->ops->download(compute, work->given, work->weights, heads * count, error));
     for (size_t head = 0; head < heads; head++) {
-        double *mass = set->mass + head / plan->group * set->capacity;
+        double *mass = set->mass + head / plan->group * set->rows.capacity;
         for (size_t i = 0; i < count; i++)
             mass[i] += (double)work->given[head * count + i] / (double)plan->group;
     }
@@ -193,7 +196,7 @@ static fl_status score_by_recall(fl_recall_work *work, size_t step, fl_error *er
                            .cached = mixer->cached,
                            .state = mixer->state,
                            .read = work->read,
-                           .errors = work->errors.at};
+                           .errors = work->errors};
     compute->ops->recall_errors(compute, &call);
     FL_TRY(compute->ops->download(compute, work->scores, work->errors, heads * candidates, error));
     for (size_t head = 0; head < heads; head++) {

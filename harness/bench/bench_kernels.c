@@ -5,38 +5,61 @@
 #include "harness/base/random.h"
 #include "harness/bench/bench_flops.h"
 #include "harness/bench/bench_rows.h"
+#include "harness/compute/key_value_rows.h"
 
-/* Blocks of numbers that are released together. */
+/* Arrays of the instance that are released together. */
 enum { MAX_BLOCKS = 16 };
 
 typedef struct blocks {
+    fl_compute *compute;
     size_t count;
-    void *items[MAX_BLOCKS];
+    fl_array items[MAX_BLOCKS];
 } blocks;
 
 static void release(blocks *memory) {
-    while (memory->count > 0) fl_memory_free(memory->items[--memory->count]);
+    while (memory->count > 0) fl_compute_release(memory->compute, memory->items[--memory->count]);
 }
 
-static fl_status zeros(blocks *memory, size_t count, float **out, fl_error *error) {
-    FL_TRY(FL_ALLOCATE(out, count, error));
+static fl_status take(blocks *memory, size_t count, fl_number number, fl_array *out, fl_error *error) {
+    FL_TRY(memory->compute->ops->allocate(memory->compute, count, number, out, error));
     memory->items[memory->count++] = *out;
     return FL_OK;
 }
 
-static fl_status between(blocks *memory, size_t count, double low, double high, float **out,
-                         fl_error *error) {
+static fl_status zeros(blocks *memory, size_t count, fl_array *out, fl_error *error) {
+    FL_TRY(take(memory, count, FL_FLOAT32, out, error));
+    fl_compute_fill(memory->compute, *out, count, 0.0);
+    return FL_OK;
+}
+
+/* Of the host. */
+static fl_status draw(size_t count, double low, double high, uint64_t stream, float **out, fl_error *error) {
     fl_random random;
-    FL_TRY(zeros(memory, count, out, error));
-    fl_random_seed(&random, count, memory->count);
+    FL_TRY(FL_ALLOCATE(out, count, error));
+    fl_random_seed(&random, count, stream);
     for (size_t i = 0; i < count; i++) (*out)[i] = (float)(low + (high - low) * fl_random_uniform(&random));
     return FL_OK;
 }
 
-static fl_status unit_rows(blocks *memory, size_t rows, size_t dim, float **out, fl_error *error) {
-    FL_TRY(between(memory, rows * dim, -1, 1, out, error));
-    for (size_t r = 0; r < rows; r++) fl_rule_unit(dim, *out + r * dim, *out + r * dim);
-    return FL_OK;
+/* unit: the length of a row of `count` numbers is made 1. */
+static fl_status drawn(blocks *memory, size_t rows, size_t count, double low, double high, bool unit,
+                       fl_array *out, fl_error *error) {
+    float *values = NULL;
+    FL_TRY(draw(rows * count, low, high, memory->count + 1, &values, error));
+    for (size_t r = 0; unit && r < rows; r++) fl_rule_unit(count, values + r * count, values + r * count);
+    fl_status status = take(memory, rows * count, FL_FLOAT32, out, error);
+    if (status == FL_OK) fl_compute_upload(memory->compute, *out, values, rows * count);
+    fl_memory_free(values);
+    return status;
+}
+
+static fl_status between(blocks *memory, size_t count, double low, double high, fl_array *out,
+                         fl_error *error) {
+    return drawn(memory, 1, count, low, high, false, out, error);
+}
+
+static fl_status unit_rows(blocks *memory, size_t rows, size_t dim, fl_array *out, fl_error *error) {
+    return drawn(memory, rows, dim, -1, 1, true, out, error);
 }
 
 /* A product with a weight. */
@@ -45,20 +68,18 @@ typedef struct linear_case {
     fl_compute *compute;
     fl_weight *weight;
     size_t tokens;
-    float *input, *output;
+    fl_array input, output;
 } linear_case;
 
 static fl_status run_linear(void *context, fl_error *error) {
-    (void)error;
     linear_case *c = context;
-    c->compute->ops->linear(c->compute, c->weight, fl_array_none, c->tokens, fl_array_of(c->input),
-                            fl_array_of(c->output));
-    return FL_OK;
+    c->compute->ops->linear(c->compute, c->weight, fl_array_none, c->tokens, c->input, c->output);
+    return c->compute->ops->settle(c->compute, error);
 }
 
 static fl_status measure_linear(fl_bench *bench, size_t tokens, size_t rows, size_t columns,
                                 fl_error *error) {
-    blocks memory = {0};
+    blocks memory = {.compute = bench->compute};
     fl_status status = FL_OK;
     linear_case c = {.compute = bench->compute, .tokens = tokens};
     float *values = NULL;
@@ -69,7 +90,7 @@ static fl_status measure_linear(fl_bench *bench, size_t tokens, size_t rows, siz
     fl_bench_add_number(&row, "tokens", (double)tokens);
     fl_bench_add_number(&row, "rows", (double)rows);
     fl_bench_add_number(&row, "columns", (double)columns);
-    FL_TRY_DONE(status, between(&memory, rows * columns, -1, 1, &values, error));
+    FL_TRY_DONE(status, draw(rows * columns, -1, 1, 1, &values, error));
     FL_TRY_DONE(status, between(&memory, tokens * columns, -1, 1, &c.input, error));
     FL_TRY_DONE(status, zeros(&memory, tokens * rows, &c.output, error));
     const fl_tensor tensor = {.data = values,
@@ -84,6 +105,7 @@ static fl_status measure_linear(fl_bench *bench, size_t tokens, size_t rows, siz
     bench->compute->ops->weight_destroy(bench->compute, c.weight);
 done:
     release(&memory);
+    fl_memory_free(values);
     return status;
 }
 
@@ -92,36 +114,34 @@ done:
 typedef struct attention_case {
     fl_compute *compute;
     fl_attention_call call;
-    float *gradient_query, *gradient_key, *gradient_value;
+    fl_array gradient_query, gradient_key, gradient_value;
 } attention_case;
 
 static fl_status run_attention(void *context, fl_error *error) {
-    (void)error;
     attention_case *c = context;
     c->compute->ops->attention(c->compute, &c->call);
-    return FL_OK;
+    return c->compute->ops->settle(c->compute, error);
 }
 
 static fl_status run_attention_backward(void *context, fl_error *error) {
-    (void)error;
     attention_case *c = context;
     fl_attention_gradients gradients = {.output = c->call.query,
-                                        .query = fl_array_of(c->gradient_query),
-                                        .key = fl_array_of(c->gradient_key),
-                                        .value = fl_array_of(c->gradient_value)};
+                                        .query = c->gradient_query,
+                                        .key = c->gradient_key,
+                                        .value = c->gradient_value};
     c->compute->ops->attention_backward(c->compute, &c->call, &gradients);
-    return FL_OK;
+    return c->compute->ops->settle(c->compute, error);
 }
 
 /* T queries at the end of S keys. */
 static fl_status make_attention(blocks *memory, fl_attention_shape shape, size_t tokens, size_t keys,
                                 attention_case *c, fl_error *error) {
-    size_t *position = NULL, queries = tokens * shape.query_heads * shape.head_dim;
+    size_t queries = tokens * shape.query_heads * shape.head_dim;
     size_t all = shape.kv_heads * keys * shape.head_dim;
-    float *query = NULL, *key = NULL, *value = NULL, *output = NULL, *log_sum_exp = NULL;
-    FL_TRY(FL_ALLOCATE(&position, keys, error));
-    memory->items[memory->count++] = position;
-    for (size_t i = 0; i < keys; i++) position[i] = i;
+    fl_array query, key, value, output, log_sum_exp;
+    fl_ascending position = {0};
+    FL_TRY(fl_ascending_reserve(&position, memory->compute, keys, error));
+    memory->items[memory->count++] = position.values;
     FL_TRY(between(memory, queries, -1, 1, &query, error));
     FL_TRY(between(memory, all, -1, 1, &key, error));
     FL_TRY(between(memory, all, -1, 1, &value, error));
@@ -133,21 +153,21 @@ static fl_status make_attention(blocks *memory, fl_attention_shape shape, size_t
     c->call = (fl_attention_call){.shape = shape,
                                   .tokens = tokens,
                                   .first_position = keys - tokens,
-                                  .query = fl_array_of(query),
+                                  .query = query,
                                   .keys = keys,
-                                  .key = fl_array_of(key),
-                                  .value = fl_array_of(value),
+                                  .key = key,
+                                  .value = value,
                                   .key_head_stride = keys * shape.head_dim,
-                                  .position = position,
-                                  .output = fl_array_of(output),
-                                  .log_sum_exp = fl_array_of(log_sum_exp)};
+                                  .position = position.values,
+                                  .output = output,
+                                  .log_sum_exp = log_sum_exp};
     return FL_OK;
 }
 
 static fl_status measure_attention(fl_bench *bench, size_t tokens, size_t keys, size_t heads, size_t kv_heads,
                                    size_t dim, fl_error *error) {
     const fl_attention_shape shape = {heads, kv_heads, dim, heads * dim, 0.125f};
-    blocks memory = {0};
+    blocks memory = {.compute = bench->compute};
     attention_case c = {.compute = bench->compute};
     double pairs = (double)tokens * ((double)keys - 0.5 * (double)(tokens - 1));
     fl_bench_row row = {.group = "kernels", .name = "softmax", .unit = "GFLOP/s"};
@@ -180,20 +200,21 @@ typedef struct recurrence_case {
 
 static fl_status run_recurrence(void *context, fl_error *error) {
     recurrence_case *c = context;
-    return c->compute->ops->recurrence(c->compute, &c->call, error);
+    FL_TRY(c->compute->ops->recurrence(c->compute, &c->call, error));
+    return c->compute->ops->settle(c->compute, error);
 }
 
 static fl_status run_recurrence_backward(void *context, fl_error *error) {
     recurrence_case *c = context;
-    return c->compute->ops->recurrence_backward(c->compute, &c->backward, error);
+    FL_TRY(c->compute->ops->recurrence_backward(c->compute, &c->backward, error));
+    return c->compute->ops->settle(c->compute, error);
 }
 
 static fl_status make_recurrence(blocks *memory, fl_transition transition, size_t heads, size_t steps,
                                  size_t dim, recurrence_case *c, fl_error *error) {
     size_t tokens = heads * steps, numbers = tokens * dim;
     bool erases = transition.erase != FL_ERASE_NONE, own = transition.erase == FL_ERASE_DIRECTIONS;
-    float *query = NULL, *key = NULL, *value = NULL, *decay = NULL, *strength = NULL, *output = NULL;
-    float *gradient = NULL, *state = NULL, *space = NULL;
+    fl_array query, key, value, decay, strength, output, gradient, state, space;
     FL_TRY(unit_rows(memory, tokens, dim, &query, error));
     FL_TRY(unit_rows(memory, tokens, dim, &key, error));
     FL_TRY(between(memory, numbers, -1, 1, &value, error));
@@ -203,23 +224,23 @@ static fl_status make_recurrence(blocks *memory, fl_transition transition, size_
     FL_TRY(zeros(memory, numbers, &output, error));
     FL_TRY(zeros(memory, heads * dim * dim, &state, error));
     FL_TRY(zeros(memory, 8 * numbers, &space, error));
-    const fl_recurrence_inputs inputs = {.query = fl_array_of(query),
-                                         .key = fl_array_of(key),
-                                         .value = fl_array_of(value),
+    const fl_recurrence_inputs inputs = {.query = query,
+                                         .key = key,
+                                         .value = value,
                                          .log_decay =
-                                             fl_array_of(transition.decay != FL_DECAY_NONE ? decay : NULL),
-                                         .erase_strength = fl_array_of(erases ? strength : NULL),
-                                         .erase_read = fl_array_of(own ? key : NULL),
-                                         .erase_write = fl_array_of(own ? key : NULL),
-                                         .write = fl_array_of(strength)};
+                                             transition.decay != FL_DECAY_NONE ? decay : fl_array_none,
+                                         .erase_strength = erases ? strength : fl_array_none,
+                                         .erase_read = own ? key : fl_array_none,
+                                         .erase_write = own ? key : fl_array_none,
+                                         .write = strength};
     c->call = (fl_recurrence_call){.transition = transition,
                                    .heads = heads,
                                    .steps = steps,
                                    .key_dim = dim,
                                    .value_dim = dim,
                                    .inputs = inputs,
-                                   .state = fl_array_of(state),
-                                   .output = fl_array_of(output)};
+                                   .state = state,
+                                   .output = output};
     c->backward = (fl_recurrence_backward_call){
         .transition = transition,
         .mode = FL_RECURRENCE_CHUNK,
@@ -228,16 +249,16 @@ static fl_status make_recurrence(blocks *memory, fl_transition transition, size_
         .key_dim = dim,
         .value_dim = dim,
         .inputs = inputs,
-        .gradient_output = fl_array_of(gradient),
-        .gradients = {.query = fl_array_of(space),
-                      .key = fl_array_of(space + numbers),
-                      .value = fl_array_of(space + 2 * numbers),
-                      .log_decay =
-                          fl_array_of(transition.decay != FL_DECAY_NONE ? space + 3 * numbers : NULL),
-                      .erase_strength = fl_array_of(erases ? space + 4 * numbers : NULL),
-                      .erase_read = fl_array_of(own ? space + 5 * numbers : NULL),
-                      .erase_write = fl_array_of(own ? space + 6 * numbers : NULL),
-                      .write = fl_array_of(space + 7 * numbers)}};
+        .gradient_output = gradient,
+        .gradients = {.query = space,
+                      .key = fl_array_from(space, numbers),
+                      .value = fl_array_from(space, 2 * numbers),
+                      .log_decay = transition.decay != FL_DECAY_NONE ? fl_array_from(space, 3 * numbers)
+                                                                     : fl_array_none,
+                      .erase_strength = erases ? fl_array_from(space, 4 * numbers) : fl_array_none,
+                      .erase_read = own ? fl_array_from(space, 5 * numbers) : fl_array_none,
+                      .erase_write = own ? fl_array_from(space, 6 * numbers) : fl_array_none,
+                      .write = fl_array_from(space, 7 * numbers)}};
     return FL_OK;
 }
 
@@ -257,7 +278,7 @@ static fl_status measure_forms(fl_bench *bench, fl_bench_row *row, recurrence_ca
 
 static fl_status measure_recurrence(fl_bench *bench, const char *name, fl_transition transition, size_t heads,
                                     size_t steps, size_t dim, fl_error *error) {
-    blocks memory = {0};
+    blocks memory = {.compute = bench->compute};
     recurrence_case c = {.compute = bench->compute};
     fl_bench_row row = {.group = "kernels", .unit = "GFLOP/s"};
     row.flops = fl_bench_recurrence_flops(transition, heads, steps, dim, dim);

@@ -9,10 +9,8 @@ fl_status fl_bench_prefill_create(const fl_bench *bench, const fl_mechanism *mec
     fl_status status = FL_OK;
     *out = (fl_bench_prefill){.bench = bench, .tokens = tokens};
     FL_TRY_DONE(status, fl_bench_ids(bench, tokens, &out->ids, error));
-    FL_TRY_DONE(status,
-                fl_compute_floats(out->bench->work.network->compute, config->model_dim, &out->hidden, error));
-    FL_TRY_DONE(status, fl_compute_floats(out->bench->work.network->compute, config->vocabulary, &out->logits,
-                                          error));
+    FL_TRY_DONE(status, fl_compute_floats(bench->compute, config->model_dim, &out->hidden, error));
+    FL_TRY_DONE(status, fl_compute_floats(bench->compute, config->vocabulary, &out->logits, error));
     FL_TRY_DONE(status, fl_session_create(bench->work.network, mechanism, &out->session, error));
 done:
     if (status != FL_OK) fl_bench_prefill_release(out);
@@ -23,8 +21,8 @@ void fl_bench_prefill_release(fl_bench_prefill *prefill) {
     fl_session_destroy(prefill->session);
     fl_memory_free(prefill->ids);
     if (prefill->bench != NULL) {
-        fl_compute_release(prefill->bench->work.network->compute, prefill->hidden);
-        fl_compute_release(prefill->bench->work.network->compute, prefill->logits);
+        fl_compute_release(prefill->bench->compute, prefill->hidden);
+        fl_compute_release(prefill->bench->compute, prefill->logits);
     }
     *prefill = (fl_bench_prefill){0};
 }
@@ -36,7 +34,7 @@ static fl_status read_prompt(void *context, fl_error *error) {
     FL_TRY(fl_session_expect_length(p->session, p->tokens, error));
     FL_TRY(fl_session_forward_rows(p->session, p->ids, p->tokens, &last, 1, p->hidden, error));
     fl_network_logits(p->bench->work.network, 1, p->hidden, p->logits);
-    return FL_OK;
+    return p->bench->compute->ops->settle(p->bench->compute, error);
 }
 
 fl_status fl_bench_prefill_measure(fl_bench *bench, const char *group, const char *rule,

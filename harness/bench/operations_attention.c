@@ -11,8 +11,8 @@
 typedef struct {
     fl_attention_call call;
     fl_attention_gradients gradients;
-    size_t group;              /* query heads of a key head */
-    size_t *position, *expiry; /* [Hkv or 1][S] */
+    size_t group;               /* query heads of a key head */
+    int32_t *position, *expiry; /* [Hkv or 1][S] */
     fl_trial_input query, key, value;
     fl_trial_input given_output, given_log_sum_exp, key_before, value_before;
     fl_array output, log_sum_exp, largest, gradient_query;
@@ -22,7 +22,7 @@ typedef struct {
 static bool visible(const attention_case *c, size_t token, size_t kv, size_t key) {
     const size_t at = (c->call.lifetimes_per_head ? kv * c->call.keys : 0) + key;
     const size_t now = c->call.first_position + token;
-    return c->position[at] <= now && (c->expiry == NULL || now < c->expiry[at]);
+    return (size_t)c->position[at] <= now && (c->expiry == NULL || now < (size_t)c->expiry[at]);
 }
 
 /* One query's output [D], log of the sum of exp and largest score. */
@@ -75,13 +75,12 @@ static fl_status make_lifetimes(fl_trial *trial, attention_case *c, fl_error *er
     if (kind != CAUSAL) FL_TRY(fl_trial_block(trial, count, sizeof *c->expiry, &c->expiry, error));
     for (size_t i = 0; i < count; i++) {
         const size_t at = i % keys;
-        c->position[i] = at;
-        if (kind == WINDOW) c->expiry[i] = at < 2 ? SIZE_MAX : at + window;
-        if (kind == RANDOM) c->expiry[i] = at + 1 + (size_t)fl_random_below(&trial->random, keys);
+        c->position[i] = (int32_t)at;
+        if (kind == WINDOW) c->expiry[i] = at < 2 ? FL_NEVER : (int32_t)(at + window);
+        if (kind == RANDOM) c->expiry[i] = (int32_t)(at + 1 + (size_t)fl_random_below(&trial->random, keys));
     }
-    c->call.position = c->position;
-    c->call.expiry = c->expiry;
-    return FL_OK;
+    if (kind != CAUSAL) FL_TRY(fl_trial_integers(trial, count, c->expiry, &c->call.expiry, error));
+    return fl_trial_integers(trial, count, c->position, &c->call.position, error);
 }
 
 static fl_status make_attention_case(fl_trial *trial, attention_case **out, fl_error *error) {

@@ -118,7 +118,7 @@ static fl_status make_embed(fl_trial *trial, fl_error *error) {
 static fl_status call_embed(fl_trial *trial, fl_error *error) {
     const embed_case *c = trial->context;
     (void)error;
-    trial->compute->ops->embed(trial->compute, c->of->weight, c->of->tokens, c->ids, c->output);
+    trial->compute->ops->embed(trial->compute, c->of->weight, c->of->tokens, c->ids_array, c->output);
     return FL_OK;
 }
 

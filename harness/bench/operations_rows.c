@@ -497,8 +497,8 @@ static fl_status make_exchange(fl_trial *trial, fl_error *error) {
                                  .cached = c->cached.rows,
                                  .tokens = tokens,
                                  .kv_heads = kv_heads,
-                                 .first_step = tokens > 2 ? 1 : 0,
-                                 .slots = c->slots};
+                                 .first_step = tokens > 2 ? 1 : 0};
+    FL_TRY(fl_trial_integers(trial, kv_heads * tokens, c->slots, &c->call.slots, error));
     c->call.steps = tokens - c->call.first_step;
     FL_TRY(expect_parts(trial, &c->rows, &c->stream, stream, error));
     FL_TRY(expect_parts(trial, &c->rows, &c->cached, cached, error));
@@ -518,7 +518,6 @@ static fl_status call_exchange(fl_trial *trial, fl_error *error) {
 typedef struct {
     size_t heads, rows, dim;
     fl_trial_input x;
-    double *lengths; /* host */
     fl_array made;
 } lengths_case;
 
@@ -530,7 +529,6 @@ static fl_status make_lengths(fl_trial *trial, fl_error *error) {
     *c = (lengths_case){.heads = trial->sizes[1], .rows = trial->sizes[0], .dim = trial->sizes[2]};
     const size_t stride = (c->rows + LATER) * c->dim;
     FL_TRY(fl_trial_normals(trial, c->heads * stride, 1.0, &c->x, error));
-    FL_TRY(fl_trial_block(trial, c->heads * c->rows, sizeof *c->lengths, &c->lengths, error));
     FL_TRY(fl_trial_array(trial, c->heads * c->rows, FL_FLOAT64, &c->made, error));
     FL_TRY(fl_trial_expect(trial, "lengths", c->made, c->heads * c->rows, &expected, error));
     for (size_t i = 0; i < c->heads * c->rows; i++) {
@@ -544,15 +542,14 @@ static fl_status call_lengths(fl_trial *trial, fl_error *error) {
     const lengths_case *c = trial->context;
     (void)error;
     trial->compute->ops->row_lengths(trial->compute, c->heads, c->rows, c->dim, c->x.array,
-                                     (c->rows + LATER) * c->dim, c->lengths);
-    trial->compute->ops->upload(trial->compute, c->made, c->lengths, c->heads * c->rows);
+                                     (c->rows + LATER) * c->dim, c->made);
     return FL_OK;
 }
 
 typedef struct {
     fl_token_attention_call call;
     fl_trial_input query, key, value;
-    size_t *expiry;
+    int32_t *expiry;
 } token_case;
 
 /* One head's weights [S] and output [D]; returns the log of the sum of exp. */
@@ -562,7 +559,7 @@ static double attend(const token_case *c, size_t head, double *weights, double *
     double largest = -INFINITY, sum = 0.0;
     for (size_t i = 0; i < keys; i++) {
         weights[i] = -INFINITY;
-        if (c->expiry[kv * keys + i] <= c->call.position) continue;
+        if ((size_t)c->expiry[kv * keys + i] <= c->call.position) continue;
         weights[i] = (double)c->call.shape.scale *
                      inner(dim, c->query.wide + head * dim, c->key.wide + (kv * keys + i) * dim);
         largest = fmax(largest, weights[i]);
@@ -588,7 +585,7 @@ static fl_status make_token_attention(fl_trial *trial, fl_error *error) {
     FL_TRY(fl_trial_normals(trial, kv_heads * keys * dim, 1.0, &c->value, error));
     FL_TRY(fl_trial_block(trial, kv_heads * keys, sizeof *c->expiry, &c->expiry, error));
     for (size_t i = 0; i < kv_heads * keys; i++)
-        c->expiry[i] = fl_random_below(&trial->random, 4) == 0 ? 50 : SIZE_MAX; /* expired, or never */
+        c->expiry[i] = fl_random_below(&trial->random, 4) == 0 ? 50 : FL_NEVER; /* expired, or never */
     c->call = (fl_token_attention_call){
         .shape = {heads, kv_heads, dim, heads * dim, (float)(1.0 / sqrt((double)dim))},
         .position = 50,
@@ -597,8 +594,8 @@ static fl_status make_token_attention(fl_trial *trial, fl_error *error) {
         .key = c->key.array,
         .value = c->value.array,
         .key_head_stride = keys * dim,
-        .expiry = c->expiry,
         .expiry_head_stride = keys};
+    FL_TRY(fl_trial_integers(trial, kv_heads * keys, c->expiry, &c->call.expiry, error));
     FL_TRY(fl_trial_array(trial, heads * keys, FL_FLOAT32, &c->call.weights, error));
     FL_TRY(fl_trial_array(trial, heads * dim, FL_FLOAT32, &c->call.output, error));
     FL_TRY(fl_trial_array(trial, heads, FL_FLOAT32, &c->call.log_sum_exp, error));
@@ -623,7 +620,6 @@ typedef struct {
     fl_recall_call call;
     fl_trial_input state;
     wide_rows cached;
-    double *errors; /* host */
     fl_array made;
 } recall_case;
 
@@ -637,7 +633,6 @@ static fl_status make_recall(fl_trial *trial, fl_error *error) {
     describe_rows(&c->rows, "kda", heads, dim, false);
     FL_TRY(draw_rows(trial, &c->rows, rows, false, &c->cached, error));
     FL_TRY(fl_trial_normals(trial, heads * dim * dim, 0.3, &c->state, error));
-    FL_TRY(fl_trial_block(trial, heads * candidates, sizeof *c->errors, &c->errors, error));
     FL_TRY(fl_trial_array(trial, heads * candidates, FL_FLOAT64, &c->made, error));
     c->call = (fl_recall_call){.rule = &c->rows.layer,
                                .state_floats = dim * dim,
@@ -646,7 +641,7 @@ static fl_status make_recall(fl_trial *trial, fl_error *error) {
                                .layout = c->rows.layout,
                                .cached = c->cached.rows,
                                .state = c->state.array,
-                               .errors = c->errors};
+                               .errors = c->made};
     FL_TRY(fl_trial_array(trial, heads * candidates * dim, FL_FLOAT32, &c->call.read, error));
     FL_TRY(fl_trial_expect(trial, "errors", c->made, heads * candidates, &expected, error));
     for (size_t i = 0; i < heads * candidates; i++) {
@@ -666,7 +661,6 @@ static fl_status call_recall(fl_trial *trial, fl_error *error) {
     const recall_case *c = trial->context;
     (void)error;
     trial->compute->ops->recall_errors(trial->compute, &c->call);
-    trial->compute->ops->upload(trial->compute, c->made, c->errors, c->rows.heads * c->call.candidates);
     return FL_OK;
 }
 

@@ -20,7 +20,7 @@ typedef struct fl_token_attention_call {
     size_t keys;               /* S of each KV head */
     fl_array key, value;  /* [Hkv][S][D], stride of a head = key_head_stride */
     size_t key_head_stride;
-    const size_t *expiry;      /* [Hkv][S], stride of a head = expiry_head_stride */
+    fl_array expiry;           /* int32 [Hkv][S], stride of a head = expiry_head_stride */
     size_t expiry_head_stride;
     fl_array weights;            /* [H][S] softmax weights, 0 where not alive */
     fl_array output;             /* [H][D] */
@@ -38,7 +38,7 @@ typedef struct fl_recall_call {
     fl_write_rows cached;
     fl_array state;        /* [H][state_floats] */
     fl_array read;               /* scratch [H][candidates*m][Dv] */
-    double *errors;            /* [H][candidates] */
+    fl_array errors;           /* float64 [H][candidates] */
 } fl_recall_call;
 
 /* Steps first_step .. first_step + steps - 1 in order: the row of a step and the cached row slots[step] change places (-1: the row
@@ -47,7 +47,7 @@ typedef struct fl_exchange_call {
     fl_write_layout layout;
     fl_write_rows stream, cached;
     size_t tokens, kv_heads, first_step, steps;
-    const int32_t *slots;      /* [kv_heads][tokens] */
+    fl_array slots;            /* int32 [kv_heads][tokens] */
 } fl_exchange_call;
 
 #endif

@@ -32,9 +32,11 @@
 typedef struct fl_compute fl_compute;
 typedef struct fl_weight fl_weight; /* a matrix prepared by a backend: widened, packed, or still in its stored type */
 
+enum { FL_NEVER = INT32_MAX };
+
 /* Exact softmax attention over a set of keys in which each key has a lifetime: the query at position p sees key i when
- * position[i] <= p < expiry[i]. Full causal attention: expiry SIZE_MAX. Sliding window w: expiry = position + w. Sinks:
- * SIZE_MAX. Routed cache: the step at which it is evicted. One form for all of them. A query that sees no key gets
+ * position[i] <= p < expiry[i]. Full causal attention: expiry FL_NEVER. Sliding window w: expiry = position + w. Sinks:
+ * FL_NEVER. Routed cache: the step at which it is evicted. One form for all of them. A query that sees no key gets
  * output 0 and log_sum_exp -inf. */
 typedef struct fl_attention_call {
     fl_attention_shape shape;
@@ -45,8 +47,8 @@ typedef struct fl_attention_call {
     fl_array key;         /* [Hkv][S][D], stride of a head = key_head_stride floats */
     fl_array value;       /* [Hkv][S][D] */
     size_t key_head_stride;   /* >= S * D */
-    const size_t *position;   /* [S] (lifetimes_per_head false) or [Hkv][S]; ascending within a head */
-    const size_t *expiry;     /* same shape; NULL = never */
+    fl_array position;        /* int32 [S] (lifetimes_per_head false) or [Hkv][S]; ascending within a head */
+    fl_array expiry;          /* same shape; none = never */
     bool lifetimes_per_head;
     fl_array output;            /* [T][H][D], normalised by the softmax over the visible keys; this and the next two: NULL = not wanted */
     fl_array log_sum_exp;       /* [T][H] natural log of the sum of exp(scale q.k) */
@@ -103,8 +105,8 @@ typedef struct fl_compute_ops {
     /* gradient_input [T][columns] (+)= gradient_output [T][rows] W. accumulate: add to what is there. */
     void (*linear_backward)(fl_compute *, const fl_weight *, size_t tokens, fl_array gradient_output,
                             fl_array gradient_input, bool accumulate);
-    /* output [T][columns] = row ids[t] of the weight. */
-    void (*embed)(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, fl_array output);
+    /* output [T][columns] = row ids[t] of the weight; ids int32. */
+    void (*embed)(fl_compute *, const fl_weight *, size_t tokens, fl_array ids, fl_array output);
 
     /* C [m][n] = alpha op(A) op(B) + beta C, row-major, plain float32; parallel over the whole product. */
     void (*matmul)(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
@@ -162,7 +164,8 @@ typedef struct fl_compute_ops {
 
     /* A routed cache's rows (cache_rows.h). row_lengths: lengths [heads][rows] float64 = ||x||, x [heads][rows][dim], of which a head
      * begins every head_stride numbers. */
-    void (*row_lengths)(fl_compute *, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride, double *lengths);
+    void (*row_lengths)(fl_compute *, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride,
+                        fl_array lengths);
     void (*token_attention)(fl_compute *, const fl_token_attention_call *);
     void (*recall_errors)(fl_compute *, const fl_recall_call *);
     void (*exchange_rows)(fl_compute *, const fl_exchange_call *);

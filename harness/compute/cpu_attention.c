@@ -21,22 +21,23 @@ size_t fl_attention_block_tokens(size_t group) {
 
 fl_key_block fl_attention_key_block(const fl_attention_call *call, size_t kv_head, size_t first, size_t end,
                                     size_t low, size_t high) {
-    const size_t *position = fl_attention_positions(call, kv_head),
-                 *expiry = fl_attention_expiries(call, kv_head);
+    const int32_t *position = fl_attention_positions(call, kv_head),
+                  *expiry = fl_attention_expiries(call, kv_head);
     fl_key_block block = {first, 0, true, false};
-    if (first >= end || position[first] > high) {
+    if (first >= end || (size_t)position[first] > high) {
         block.last = true;
         return block;
     }
-    while (end > first && position[end - 1] > high) {
+    while (end > first && (size_t)position[end - 1] > high) {
         end--;
         block.last = true;
     }
-    if (position[end - 1] > low) block.all_visible = false;
+    if ((size_t)position[end - 1] > low) block.all_visible = false;
     if (expiry != NULL) {
-        while (first < end && expiry[first] <= low) first++;
-        while (end > first && expiry[end - 1] <= low) end--;
-        for (size_t i = first; i < end && block.all_visible; i++) block.all_visible = expiry[i] > high;
+        while (first < end && (size_t)expiry[first] <= low) first++;
+        while (end > first && (size_t)expiry[end - 1] <= low) end--;
+        for (size_t i = first; i < end && block.all_visible; i++)
+            block.all_visible = (size_t)expiry[i] > high;
     }
     block.first = first;
     block.count = end - first;
@@ -46,19 +47,19 @@ fl_key_block fl_attention_key_block(const fl_attention_call *call, size_t kv_hea
 void fl_attention_mask(const fl_attention_call *call, size_t kv_head, const fl_key_block *block,
                        size_t first_token, size_t tokens, size_t group, float *scores, size_t stride) {
     if (block->all_visible) return;
-    const size_t *position = fl_attention_positions(call, kv_head) + block->first;
-    const size_t *expiry = fl_attention_expiries(call, kv_head);
+    const int32_t *position = fl_attention_positions(call, kv_head) + block->first;
+    const int32_t *expiry = fl_attention_expiries(call, kv_head);
     if (expiry != NULL) expiry += block->first;
     size_t arrived = 0; /* keys of the block that have arrived: positions ascend */
     for (size_t t = 0; t < tokens; t++) {
         size_t now = call->first_position + first_token + t;
-        while (arrived < block->count && position[arrived] <= now) arrived++;
+        while (arrived < block->count && (size_t)position[arrived] <= now) arrived++;
         for (size_t g = 0; g < group; g++) {
             float *row = scores + (t * group + g) * stride;
             for (size_t i = arrived; i < block->count; i++) row[i] = -INFINITY;
             if (expiry == NULL) continue;
             for (size_t i = 0; i < arrived; i++) {
-                if (expiry[i] <= now) row[i] = -INFINITY;
+                if ((size_t)expiry[i] <= now) row[i] = -INFINITY;
             }
         }
     }

@@ -14,13 +14,13 @@ typedef struct fl_key_block {
     bool last;           /* no later key is visible either */
 } fl_key_block;
 
-static inline const size_t *fl_attention_positions(const fl_attention_call *call, size_t kv_head) {
-    return call->position + (call->lifetimes_per_head ? kv_head * call->keys : 0);
+static inline const int32_t *fl_attention_positions(const fl_attention_call *call, size_t kv_head) {
+    return fl_cpu_integers(call->position) + (call->lifetimes_per_head ? kv_head * call->keys : 0);
 }
 
-static inline const size_t *fl_attention_expiries(const fl_attention_call *call, size_t kv_head) {
-    if (call->expiry == NULL) return NULL;
-    return call->expiry + (call->lifetimes_per_head ? kv_head * call->keys : 0);
+static inline const int32_t *fl_attention_expiries(const fl_attention_call *call, size_t kv_head) {
+    if (!fl_array_is(call->expiry)) return NULL;
+    return fl_cpu_integers(call->expiry) + (call->lifetimes_per_head ? kv_head * call->keys : 0);
 }
 
 /* The part of keys [first, end) that queries at positions low .. high can see, without its invisible ends. */

@@ -49,8 +49,22 @@ static inline fl_cpu *fl_cpu_of(fl_compute *compute) {
 
 /* What an array of the instance is to its own operations: host memory. NULL: no array. */
 static inline float *fl_cpu_floats(fl_array array) {
-    assert(array.number == FL_FLOAT32);
+    assert(array.at == NULL || array.number == FL_FLOAT32);
     return (float *)array.at;
+}
+
+static inline int32_t *fl_cpu_integers(fl_array array) {
+    assert(array.at == NULL || array.number == FL_INT32);
+    return (int32_t *)array.at;
+}
+static inline double *fl_cpu_doubles(fl_array array) {
+    assert(array.at == NULL || array.number == FL_FLOAT64);
+    return (double *)array.at;
+}
+
+/* The other way round, for parts of the backend that call each other. */
+static inline fl_array fl_cpu_array(const float *values) {
+    return (fl_array){(void *)(uintptr_t)values, FL_FLOAT32};
 }
 
 static inline float *fl_cpu_scratch(const fl_cpu *cpu, size_t worker) {
@@ -106,7 +120,7 @@ void fl_cpu_linear(fl_compute *, const fl_weight *, fl_array bias, size_t tokens
                    fl_array output);
 void fl_cpu_linear_backward(fl_compute *, const fl_weight *, size_t tokens, fl_array gradient_output,
                             fl_array gradient_input, bool accumulate);
-void fl_cpu_embed(fl_compute *, const fl_weight *, size_t tokens, const int32_t *ids, fl_array output);
+void fl_cpu_embed(fl_compute *, const fl_weight *, size_t tokens, fl_array ids, fl_array output);
 void fl_cpu_matmul(fl_compute *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
                    float alpha, fl_array a, size_t stride_a, fl_array b, size_t stride_b, float beta,
                    fl_array c, size_t stride_c);
@@ -164,7 +178,7 @@ void fl_cpu_add_heads(fl_compute *, size_t tokens, size_t heads, size_t sources,
                       fl_array x, fl_array to);
 
 void fl_cpu_row_lengths(fl_compute *, size_t heads, size_t rows, size_t dim, fl_array x,
-                        size_t head_stride, double *lengths);
+                        size_t head_stride, fl_array lengths);
 void fl_cpu_token_attention(fl_compute *, const fl_token_attention_call *);
 void fl_cpu_recall_errors(fl_compute *, const fl_recall_call *);
 void fl_cpu_exchange_rows(fl_compute *, const fl_exchange_call *);

@@ -24,8 +24,8 @@ static void lengths_of_head(void *context, size_t head, size_t worker) {
 }
 
 void fl_cpu_row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, fl_array x,
-                        size_t head_stride, double *lengths) {
-    fl_lengths_work work = {rows, dim, head_stride, fl_cpu_floats(x), lengths};
+                        size_t head_stride, fl_array lengths) {
+    fl_lengths_work work = {rows, dim, head_stride, fl_cpu_floats(x), fl_cpu_doubles(lengths)};
     fl_threads_for(compute->threads, heads, lengths_of_head, &work);
 }
 
@@ -37,14 +37,14 @@ typedef struct fl_token_attention_work {
 } fl_token_attention_work;
 
 /* Softmax in place over the living entries of one query; the rest become 0. Returns the log of the sum. */
-static float softmax_of_query(const size_t *expiry, size_t position, size_t count, float *x) {
+static float softmax_of_query(const int32_t *expiry, size_t position, size_t count, float *x) {
     float largest = -INFINITY;
     for (size_t i = 0; i < count; i++) {
-        if (expiry[i] > position && !(x[i] <= largest)) largest = x[i];
+        if ((size_t)expiry[i] > position && !(x[i] <= largest)) largest = x[i];
     }
     double sum = 0.0;
     for (size_t i = 0; i < count; i++) {
-        x[i] = expiry[i] > position ? expf(x[i] - largest) : 0.0f;
+        x[i] = (size_t)expiry[i] > position ? expf(x[i] - largest) : 0.0f;
         sum += x[i];
     }
     if (sum == 0.0) return -INFINITY;
@@ -62,15 +62,15 @@ static void attend_group(void *context, size_t kv_head, size_t worker) {
     float *weights = fl_cpu_floats(call->weights) + first * call->keys;
     fl_cpu_matmul(work->compute, false, true, group, call->keys, dim, call->shape.scale,
                   fl_array_from(call->query, first * dim), dim, fl_array_from(call->key, of_key), dim, 0.0f,
-                  fl_array_of(weights), call->keys);
+                  fl_cpu_array(weights), call->keys);
     for (size_t i = 0; i < group; i++) {
         fl_cpu_floats(call->log_sum_exp)[first + i] =
-            softmax_of_query(call->expiry + kv_head * call->expiry_head_stride, call->position, call->keys,
-                             weights + i * call->keys);
+            softmax_of_query(fl_cpu_integers(call->expiry) + kv_head * call->expiry_head_stride,
+                             call->position, call->keys, weights + i * call->keys);
     }
-    fl_cpu_matmul(work->compute, false, false, group, dim, call->keys, 1.0f, fl_array_of(weights), call->keys,
-                  fl_array_from(call->value, of_key), dim, 0.0f, fl_array_from(call->output, first * dim),
-                  dim);
+    fl_cpu_matmul(work->compute, false, false, group, dim, call->keys, 1.0f, fl_cpu_array(weights),
+                  call->keys, fl_array_from(call->value, of_key), dim, 0.0f,
+                  fl_array_from(call->output, first * dim), dim);
 }
 
 void fl_cpu_token_attention(fl_compute *compute, const fl_token_attention_call *call) {
@@ -132,10 +132,10 @@ static void recall_of_head(void *context, size_t head, size_t worker) {
     } else {
         fl_cpu_matmul(work->compute, false, true, reads, value_dim, key_dim, 1.0f,
                       fl_write_row(&call->layout, &call->cached, FL_WRITE_KEY, head, 0), key_dim,
-                      fl_array_from(call->state, head * call->state_floats), key_dim, 0.0f, fl_array_of(read),
-                      value_dim);
+                      fl_array_from(call->state, head * call->state_floats), key_dim, 0.0f,
+                      fl_cpu_array(read), value_dim);
     }
-    find_residuals(call, head, read, call->errors + head * call->candidates);
+    find_residuals(call, head, read, fl_cpu_doubles(call->errors) + head * call->candidates);
 }
 
 void fl_cpu_recall_errors(fl_compute *compute, const fl_recall_call *call) {
@@ -161,7 +161,8 @@ static void swap_rows(const fl_exchange_call *call, size_t head, size_t row, siz
 static void exchange_head(void *context, size_t head, size_t worker) {
     (void)worker;
     const fl_exchange_call *call = context;
-    const int32_t *slots = call->slots + head / (call->layout.heads / call->kv_heads) * call->tokens;
+    const int32_t *slots =
+        fl_cpu_integers(call->slots) + head / (call->layout.heads / call->kv_heads) * call->tokens;
     for (size_t step = call->first_step; step < call->first_step + call->steps; step++) {
         if (slots[step] >= 0) swap_rows(call, head, step, (size_t)slots[step]);
     }

@@ -270,9 +270,9 @@ static void embed_item(void *context, size_t item, size_t worker) {
     }
 }
 
-void fl_cpu_embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids,
+void fl_cpu_embed(fl_compute *compute, const fl_weight *weight, size_t tokens, fl_array ids,
                   fl_array output) {
-    embed_context context = {weight, tokens, ids, fl_cpu_floats(output)};
+    embed_context context = {weight, tokens, fl_cpu_integers(ids), fl_cpu_floats(output)};
     fl_threads_for(compute->threads, pieces(tokens, EMBED_TOKENS), embed_item, &context);
 }
 

@@ -8,8 +8,9 @@
 
 /* The position that is written at `step`, or -1. */
 static int64_t written_position(const fl_own_steps_call *call, size_t head, size_t step) {
-    if (call->positions != NULL)
-        return call->positions[head / (call->rule->heads / call->kv_heads) * call->tokens + step];
+    if (fl_array_is(call->positions))
+        return fl_cpu_integers(
+            call->positions)[head / (call->rule->heads / call->kv_heads) * call->tokens + step];
     size_t position = call->first_position + step;
     if (position < call->delay || position - call->delay < call->sinks) return -1;
     return (int64_t)(position - call->delay);

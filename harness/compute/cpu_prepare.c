@@ -151,15 +151,16 @@ static fl_rule_output_gradient written_gradient(const fl_prepare_backward_work *
     const fl_prepare_gradients *given = work->gradients;
     size_t row = call->first_row + token;
     bool written = token >= call->null_tokens;
-    if (given->row_of != NULL) {
-        int32_t at = given->row_of[head / (call->rule->heads / given->kv_heads) * call->tokens + token];
+    if (fl_array_is(given->row_of)) {
+        int32_t at = fl_cpu_integers(
+            given->row_of)[head / (call->rule->heads / given->kv_heads) * call->tokens + token];
         written = at >= 0;
         row = (size_t)at;
     }
     if (written && row < given->steps) return fl_write_row_output(&call->layout, given->written, head, row);
     fl_write_layout one = call->layout;
     one.heads = 1;
-    fl_write_rows zeros = fl_write_rows_in(&one, 1, fl_array_of(nothing));
+    fl_write_rows zeros = fl_write_rows_in(&one, 1, fl_cpu_array(nothing));
     memset(nothing, 0, one.row_floats * sizeof *nothing);
     return fl_write_row_output(&one, &zeros, 0, 0);
 }

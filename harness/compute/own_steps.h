@@ -23,7 +23,7 @@ typedef struct fl_own_steps_call {
     /* Which position a step writes: position - delay, unless that is before 0 or a sink's (positions below `sinks`); or, where a
      * routed cache decides, positions [kv_heads][T], -1 = none. */
     size_t delay, sinks, kv_heads;
-    const int32_t *positions; /* NULL: by delay and sinks */
+    fl_array positions; /* int32; none: by delay and sinks */
     fl_array state;             /* [H][state_floats], in and out; of the backward pass: the initial one, NULL = as `init` makes it */
     fl_array output;            /* [H][T][D] */
     fl_array state_norm;        /* [H][T] Frobenius norm of all of a head's state, or NULL */

@@ -41,7 +41,7 @@ typedef struct fl_prepare_gradients {
     fl_array read;
     const fl_write_rows *written;
     size_t steps, kv_heads;
-    const int32_t *row_of;
+    fl_array row_of; /* int32 */
     fl_array output;
     /* Overwritten: [T][H][D], and as the call's. */
     fl_array query, key, value;

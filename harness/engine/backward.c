@@ -242,6 +242,7 @@ static fl_status reserve(fl_backward *backward, size_t tokens, fl_error *error) 
         fl_block_reserve_adapter(&backward->block, backward->mechanism->variant->lora_rank, tokens, error));
     FL_TRY(fl_full_attention_reserve(&backward->attention, backward->network, tokens, error));
     FL_TRY(reserve_kept(backward, tokens, error));
+    tokens = backward->attention.capacity; /* gradients lie as its rows do */
     if (tokens <= backward->tokens) return FL_OK;
     size_t floats = 0;
     fl_compute_release(backward->network->compute, backward->storage);
@@ -320,7 +321,7 @@ static fl_status forward(fl_backward *backward, bool frozen, const int32_t *ids,
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
-    compute->ops->embed(compute, network->embedding, tokens, ids, backward->stream);
+    FL_TRY(fl_network_embed(network, tokens, ids, backward->stream, error));
     for (size_t l = 0; l < config->layers; l++) {
         FL_TRY(fl_network_go_on(network, error));
         const fl_block own = backward->block;
@@ -361,7 +362,7 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
     const fl_network *network = backward->network;
     const fl_model_config *config = config_of(backward);
     fl_compute *compute = network->compute;
-    size_t rows = tokens * config->kv_heads * config->head_dim;
+    size_t rows = backward->attention.capacity * config->kv_heads * config->head_dim;
     compute->ops->linear_backward(compute, network->layers[layer].output, tokens, backward->gradient_stream,
                                   backward->gradient_mix, false);
     fl_attention_call call = run_softmax(backward, layer, tokens);
@@ -373,8 +374,10 @@ static void softmax_backward(fl_backward *backward, size_t layer, size_t tokens)
                                         .key = backward->gradient_key_rows,
                                         .value = backward->gradient_value_rows};
     compute->ops->attention_backward(compute, &call, &gradients);
-    fl_full_attention_from_rows(network, tokens, backward->gradient_key_rows, backward->gradient_key);
-    fl_full_attention_from_rows(network, tokens, backward->gradient_value_rows, backward->gradient_value);
+    fl_key_value_rows_take(&backward->attention.rows, backward->gradient_key_rows, tokens,
+                           backward->gradient_key);
+    fl_key_value_rows_take(&backward->attention.rows, backward->gradient_value_rows, tokens,
+                           backward->gradient_value);
 }
 
 /* The same of a linearised layer, with the gradients of its attention input (gates only) and parameters; in

@@ -184,7 +184,7 @@ static fl_status compute(fl_frozen_pass *pass, fl_kept_sequence *kept, const int
     const fl_network *network = pass->network;
     fl_block *block = &pass->block;
     size_t place = 0;
-    network->compute->ops->embed(network->compute, network->embedding, tokens, ids, pass->stream);
+    FL_TRY(fl_network_embed(network, tokens, ids, pass->stream, error));
     for (size_t l = 0; l < pass->end; l++) {
         FL_TRY(fl_network_go_on(network, error));
         fl_block_project(network, l, &pass->rope, NULL, tokens, 0, pass->stream, block);

@@ -6,18 +6,15 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
-#include "harness/compute/array.h"
+#include "harness/compute/key_value_rows.h"
 #include "harness/engine/block.h"
 #include "harness/engine/network.h"
 
 typedef struct fl_full_attention {
-    fl_compute *compute; /* borrowed from the network that made room */
-    size_t capacity;     /* tokens */
-    fl_array storage;
-    fl_array key_rows, value_rows; /* [Hkv][T][D] */
-    fl_array log_sum_exp;           /* [T][H] */
-    size_t *index;                /* 0, 1, 2, ...: positions, and shifted by the window expiries */
-    size_t index_count;
+    size_t capacity; /* tokens */
+    fl_key_value_rows rows; /* [Hkv][capacity][D], of which a call uses the first */
+    fl_array log_sum_exp;   /* [T][H] */
+    fl_ascending index;     /* positions, and shifted by the window expiries */
 } fl_full_attention;
 
 /* Makes room for `tokens` tokens; contents are lost when that takes more memory. */
@@ -31,8 +28,5 @@ size_t fl_full_attention_bytes_of(const fl_model_config *config, size_t tokens);
 /* Fills block->mix from its query, key and value, and log_sum_exp. The call that was made is returned: it points into both. */
 fl_attention_call fl_full_attention_run(fl_full_attention *attention, const fl_network *network, size_t layer,
                                         size_t tokens, fl_block *block);
-
-/* [Hkv][T][D] -> [T][Hkv][D] */
-void fl_full_attention_from_rows(const fl_network *network, size_t tokens, fl_array rows, fl_array x);
 
 #endif

@@ -8,14 +8,12 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
-#include "harness/compute/compute.h"
+#include "harness/compute/key_value_rows.h"
 
 typedef struct fl_key_value_cache {
-    fl_compute *compute;       /* borrowed */
-    size_t kv_heads, head_dim; /* Hkv, D */
-    size_t window;             /* 0 = full attention */
-    size_t start, count, capacity;
-    fl_array key, value; /* [Hkv][capacity][D], owned */
+    fl_key_value_rows rows;
+    size_t window; /* 0 = full attention */
+    size_t start, count;
 } fl_key_value_cache;
 
 void fl_key_value_cache_init(fl_key_value_cache *cache, fl_compute *compute, size_t kv_heads, size_t head_dim,

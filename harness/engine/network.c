@@ -149,6 +149,17 @@ fl_status fl_network_go_on(const fl_network *network, fl_error *error) {
     return fl_error_set(error, FL_ERROR_CANCELLED, "interrupted");
 }
 
+fl_status fl_network_embed(const fl_network *network, size_t tokens, const int32_t *ids, fl_array stream,
+                           fl_error *error) {
+    fl_compute *compute = network->compute;
+    fl_array sent;
+    FL_TRY(compute->ops->allocate(compute, tokens, FL_INT32, &sent, error));
+    compute->ops->upload(compute, sent, ids, tokens);
+    compute->ops->embed(compute, network->embedding, tokens, sent, stream);
+    compute->ops->release(compute, sent);
+    return FL_OK;
+}
+
 void fl_network_logits(const fl_network *network, size_t rows, fl_array hidden, fl_array logits) {
     network->compute->ops->linear(network->compute, network->head, fl_array_none, rows, hidden, logits);
 }

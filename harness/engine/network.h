@@ -37,6 +37,10 @@ void fl_network_destroy(fl_network *network);
  * block of tokens at most. */
 fl_status fl_network_go_on(const fl_network *network, fl_error *error);
 
+/* stream [T][E] = the embeddings of ids [T] of the host, which are inside the vocabulary. */
+fl_status fl_network_embed(const fl_network *network, size_t tokens, const int32_t *ids, fl_array stream,
+                           fl_error *error);
+
 /* logits [rows][V] from final hidden states [rows][E] (after the final norm). */
 void fl_network_logits(const fl_network *network, size_t rows, fl_array hidden, fl_array logits);
 

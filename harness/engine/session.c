@@ -19,8 +19,7 @@ struct fl_session {
     size_t position, expected_length;
     bool broken; /* a forward pass stopped half-way: layers disagree about the position */
     fl_session_layer *layers;
-    size_t *index; /* 0, 1, 2, ...: positions, and shifted by the window expiries, of cached keys */
-    size_t index_count;
+    fl_ascending index; /* positions, and shifted by the window expiries, of cached keys */
     fl_rope rope;
     fl_block block;
     fl_array stream; /* [stream_tokens][E] */
@@ -92,7 +91,7 @@ void fl_session_destroy(fl_session *session) {
         fl_mixer_destroy(session->layers[l].branch);
     }
     fl_memory_free(session->layers);
-    fl_memory_free(session->index);
+    fl_compute_release(session->network->compute, session->index.values);
     fl_compute_release(session->network->compute, session->stream);
     session->network->compute->ops->release(session->network->compute, session->rows);
     fl_rope_release(&session->rope);
@@ -107,15 +106,6 @@ void fl_session_reset(fl_session *session) {
     }
     session->position = session->expected_length = 0;
     session->broken = false;
-}
-
-static fl_status reserve_index(fl_session *session, size_t count, fl_error *error) {
-    if (count <= session->index_count) return FL_OK;
-    size_t larger = 2 * count;
-    FL_TRY(FL_RESIZE(&session->index, session->index_count, larger, error));
-    for (size_t i = session->index_count; i < larger; i++) session->index[i] = i;
-    session->index_count = larger;
-    return FL_OK;
 }
 
 fl_status fl_session_expect_length(fl_session *session, size_t tokens, fl_error *error) {
@@ -150,8 +140,8 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, con
                              fl_error *error) {
     size_t past = 0, tokens = rows->tokens;
     FL_TRY(fl_key_value_cache_append(cache, tokens, rows->key, rows->value, &past, error));
-    FL_TRY(reserve_index(session, past + tokens + cache->window, error));
-    size_t offset = cache->start * cache->head_dim;
+    fl_compute *compute = session->network->compute;
+    FL_TRY(fl_ascending_reserve(&session->index, compute, past + tokens + cache->window, error));
     /* Positions count from the oldest live key: only differences matter here. */
     fl_attention_call call = {
         .shape = session->network->shape,
@@ -159,14 +149,14 @@ static fl_status mix_softmax(fl_session *session, fl_key_value_cache *cache, con
         .first_position = past,
         .query = rows->query,
         .keys = past + tokens,
-        .key = fl_array_from(cache->key, offset),
-        .value = fl_array_from(cache->value, offset),
-        .key_head_stride = cache->capacity * cache->head_dim,
-        .position = session->index,
-        .expiry = cache->window != 0 ? session->index + cache->window : NULL,
+        .key = fl_key_value_rows_key(&cache->rows, cache->start),
+        .value = fl_key_value_rows_value(&cache->rows, cache->start),
+        .key_head_stride = fl_key_value_rows_stride(&cache->rows),
+        .position = session->index.values,
+        .expiry = cache->window != 0 ? fl_array_from(session->index.values, cache->window) : fl_array_none,
         .output = rows->mix,
     };
-    session->network->compute->ops->attention(session->network->compute, &call);
+    compute->ops->attention(compute, &call);
     return FL_OK;
 }
 
@@ -289,7 +279,7 @@ static fl_status forward_block(fl_session *session, const int32_t *ids, size_t t
     fl_compute *compute = network->compute;
     size_t floats = tokens * config->model_dim;
     FL_TRY(reserve_activations(session, tokens, error));
-    compute->ops->embed(compute, network->embedding, tokens, ids, session->stream);
+    FL_TRY(fl_network_embed(network, tokens, ids, session->stream, error));
     if (fl_array_is(embedding)) fl_compute_copy(compute, embedding, session->stream, floats);
     for (size_t l = 0; l < config->layers; l++) {
         FL_TRY(fl_network_go_on(network, error));
@@ -397,8 +387,7 @@ fl_status fl_session_forward_branches(fl_session *session, const fl_session_bran
     assert(tokens <= FL_SESSION_BLOCK);
     FL_TRY(check_call(session, branches->ids, tokens, error));
     FL_TRY(reserve_activations(session, tokens, error));
-    network->compute->ops->embed(network->compute, network->embedding, tokens, branches->ids,
-                                 session->stream);
+    FL_TRY(fl_network_embed(network, tokens, branches->ids, session->stream, error));
     for (size_t l = 0; status == FL_OK && l < config_of(session)->layers; l++) {
         status = fl_network_go_on(network, error);
         if (status == FL_OK) status = forward_branches_layer(session, branches, l, tokens, error);
@@ -432,9 +421,8 @@ static fl_status forward_rows(fl_session *const *sessions, size_t count, const i
                               fl_error *error) {
     fl_session *first = sessions[0];
     const fl_network *network = first->network;
-    fl_compute *compute = network->compute;
     FL_TRY(reserve_activations(first, count, error));
-    compute->ops->embed(compute, network->embedding, count, ids, first->stream);
+    FL_TRY(fl_network_embed(network, count, ids, first->stream, error));
     for (size_t l = 0; l < config_of(first)->layers; l++) {
         FL_TRY(fl_network_go_on(network, error));
         FL_TRY(forward_batch_layer(sessions, count, l, hidden, error));

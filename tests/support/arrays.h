@@ -17,6 +17,9 @@ float *fl_test_normals(fl_random *random, size_t count, double scale);
 static inline fl_array fl_test_array(const float *values) {
     return (fl_array){(void *)(uintptr_t)values, FL_FLOAT32};
 }
+static inline fl_array fl_test_integers(const int32_t *values) {
+    return (fl_array){(void *)(uintptr_t)values, FL_INT32};
+}
 static inline float *fl_test_floats(fl_array array) {
     return (float *)array.at;
 }

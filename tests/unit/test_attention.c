@@ -29,7 +29,7 @@ typedef struct {
     fl_attention_call call;
     size_t queries, keys; /* numbers in query and in key */
     double *query, *key, *value, *output, *log_sum_exp, *largest;
-    size_t *position, *expiry;
+    int32_t *position, *expiry;
 } attention_case;
 
 /* Normal numbers, the same in both precisions. */
@@ -53,17 +53,18 @@ static void lifetimes(attention_case *c, fl_random *random, lifetime_kind kind) 
     for (size_t s = 0; s < sets; s++) {
         size_t at = 0;
         for (size_t i = 0; i < keys; i++) {
-            size_t *position = &c->position[s * keys + i];
-            *position = kind == RANDOM_LIFETIMES ? at : i;
+            int32_t *position = &c->position[s * keys + i];
+            *position = (int32_t)(kind == RANDOM_LIFETIMES ? at : i);
             at += fl_random_below(random, 3);
-            if (kind == WINDOW) c->expiry[s * keys + i] = i < 3 ? SIZE_MAX : *position + 37;
+            if (kind == WINDOW) c->expiry[s * keys + i] = i < 3 ? FL_NEVER : *position + 37;
             if (kind != RANDOM_LIFETIMES) continue;
-            c->expiry[s * keys + i] =
-                fl_random_below(random, 4) == 0 ? SIZE_MAX : *position + fl_random_below(random, end + 1);
+            c->expiry[s * keys + i] = fl_random_below(random, 4) == 0
+                                          ? FL_NEVER
+                                          : *position + (int32_t)fl_random_below(random, end + 1);
         }
     }
-    c->call.position = c->position;
-    c->call.expiry = c->expiry;
+    c->call.position = fl_test_integers(c->position);
+    c->call.expiry = fl_test_integers(c->expiry);
 }
 
 static void case_create(attention_case *c, fl_random *random, lifetime_kind kind, bool per_head, size_t heads,
@@ -114,7 +115,7 @@ static void case_destroy(attention_case *c) {
 static bool visible(const attention_case *c, size_t kv, size_t token, size_t key) {
     size_t at = (c->call.lifetimes_per_head ? kv * c->call.keys : 0) + key,
            now = c->call.first_position + token;
-    return c->position[at] <= now && (c->expiry == NULL || now < c->expiry[at]);
+    return (size_t)c->position[at] <= now && (c->expiry == NULL || now < (size_t)c->expiry[at]);
 }
 
 static double logit(const attention_case *c, size_t token, size_t head, size_t key) {
@@ -201,7 +202,7 @@ static void test_a_query_that_sees_no_key_gives_zero(void **unused) {
     attention_case c;
     case_create(&c, &random, WINDOW, false, 2, 1, 16, 40, 0, 30);
     for (size_t i = 0; i < 30; i++) {
-        c.position[i] = i + 5;
+        c.position[i] = (int32_t)i + 5;
         c.expiry[i] = 20;
     }
     check(compute, &c, "empty rows");
@@ -254,9 +255,9 @@ static void test_reference_pack_of_softmax(void **unused) {
     float *wide_query = fl_test_block(T * HEADS * DV, sizeof(float)),
           *wide_key = fl_test_block(HEADS * T * DV, sizeof(float));
     float *output = fl_test_block(T * HEADS * DV, sizeof(float));
-    size_t position[T];
+    int32_t position[T];
     for (size_t t = 0; t < T; t++) {
-        position[t] = t;
+        position[t] = (int32_t)t;
         for (size_t h = 0; h < HEADS; h++) {
             memcpy(wide_query + (t * HEADS + h) * DV, query + (h * T + t) * DK, DK * sizeof(float));
             memcpy(wide_key + (h * T + t) * DV, key + (h * T + t) * DK, DK * sizeof(float));
@@ -271,7 +272,7 @@ static void test_reference_pack_of_softmax(void **unused) {
         .key = fl_test_array(wide_key),
         .value = fl_test_array(value),
         .key_head_stride = T * DV,
-        .position = position,
+        .position = fl_test_integers(position),
         .output = fl_test_array(output)};
     compute->ops->attention(compute, &call);
     double *turned = fl_test_block(outputs, sizeof *turned);

@@ -93,7 +93,7 @@ static void check_weight(fl_compute *compute, const fl_tensor *tensor, fl_random
     }
     const int32_t ids[4] = {0, (int32_t)rows - 1, 3, 3};
     float *embedded = fl_test_block(4 * columns, sizeof *embedded);
-    compute->ops->embed(compute, weight, 4, ids, fl_test_array(embedded));
+    compute->ops->embed(compute, weight, 4, fl_test_integers(ids), fl_test_array(embedded));
     for (size_t t = 0; t < 4; t++) {
         assert_memory_equal(embedded + t * columns, values + (size_t)ids[t] * columns,
                             columns * sizeof *values);

@@ -22,7 +22,8 @@ typedef struct {
     fl_attention_call call;
     size_t queries, rows, keys; /* numbers of query, [T][H], numbers of key */
     float *query, *key, *value, *of_output, *of_log_sum_exp, *of_largest;
-    size_t *position, *expiry;
+    int32_t *position, *expiry;
+    bool causal; /* without expiries */
 } attention_case;
 
 typedef struct {
@@ -43,13 +44,12 @@ static void make_lifetimes(attention_case *c, fl_random *random, lifetime_kind k
     for (size_t i = 0; i < sets * keys; i++) {
         const size_t key = i % keys;
         const bool late = kind == RANDOM_LIFETIMES && key > 0;
-        c->position[i] = late ? c->position[i - 1] + fl_random_below(random, 3) : key;
-        c->expiry[i] = kind == WINDOW && key >= 3 ? key + 17 : SIZE_MAX;
+        c->position[i] = late ? c->position[i - 1] + (int32_t)fl_random_below(random, 3) : (int32_t)key;
+        c->expiry[i] = kind == WINDOW && key >= 3 ? (int32_t)key + 17 : FL_NEVER;
         if (kind == RANDOM_LIFETIMES && fl_random_below(random, 4) > 0)
-            c->expiry[i] = c->position[i] + fl_random_below(random, 90);
+            c->expiry[i] = c->position[i] + (int32_t)fl_random_below(random, 90);
     }
-    c->call.position = c->position;
-    c->call.expiry = kind == CAUSAL ? NULL : c->expiry;
+    c->causal = kind == CAUSAL;
 }
 
 static void case_create(attention_case *c, fl_random *random, const case_shape *s, lifetime_kind kind,
@@ -89,6 +89,9 @@ enum { RESULTS = 6 }; /* output, log_sum_exp, largest; gradients of query, key, 
 static void run(fl_compute *compute, const attention_case *c, bool with_largest, bool again,
                 float *results[RESULTS]) {
     fl_attention_call call = c->call;
+    const size_t lifetimes = call.keys * (call.lifetimes_per_head ? call.shape.kv_heads : 1);
+    call.position = fl_placed_array(compute, c->position, FL_INT32, lifetimes);
+    if (!c->causal) call.expiry = fl_placed_array(compute, c->expiry, FL_INT32, lifetimes);
     call.query = fl_placed(compute, c->query, c->queries);
     call.key = fl_placed(compute, c->key, c->keys);
     call.value = fl_placed(compute, c->value, c->keys);

@@ -163,7 +163,7 @@ static void run_weight(fl_compute *compute, fl_random *random, outcome *out) {
         keep(out, compute, output, TOKENS * ROWS);
         compute->ops->linear_backward(compute, weight, TOKENS, gradient, input, permuted == 1);
         keep(out, compute, input, TOKENS * COLUMNS);
-        compute->ops->embed(compute, weight, TOKENS, ids, input);
+        compute->ops->embed(compute, weight, TOKENS, fl_placed_array(compute, ids, FL_INT32, TOKENS), input);
         keep(out, compute, input, TOKENS * COLUMNS);
         compute->ops->weight_destroy(compute, weight);
     }

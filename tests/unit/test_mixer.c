@@ -199,12 +199,12 @@ static void test_outputs_depend_on_the_past_only(void **state) {
 static void expect_one_memory_each(const fl_mixer_case *c, const fl_mixer *mixer, const int32_t *written) {
     const fl_exact_set *set = &mixer->exact;
     for (size_t head = 0; head < KV_HEADS; head++) {
-        size_t seen[TOKENS] = {0}, list = set->per_head ? head * set->capacity : 0;
+        size_t seen[TOKENS] = {0}, list = set->per_head ? head * set->rows.capacity : 0;
         for (size_t i = 0; i < c->tokens; i++) {
             if (written[head * c->tokens + i] >= 0) seen[written[head * c->tokens + i]]++;
         }
         for (size_t i = 0; i < set->count; i++) {
-            if (set->expiry[list + i] > c->tokens - 1) seen[set->position[list + i]]++;
+            if ((size_t)set->expiry[list + i] > c->tokens - 1) seen[set->position[list + i]]++;
         }
         for (size_t i = 0; i < c->tokens; i++) assert_int_equal(seen[i], 1);
     }
@@ -269,7 +269,7 @@ static void test_memory_stays_bounded_over_thousands_of_tokens(void **state) {
         size_t living = c.variant->window + c.variant->sinks + c.variant->cache_budget;
         for (size_t at = 0; at < LONG; at++) {
             fl_mixer_case_append(&c, mixer, at, 1, FL_RECURRENCE_AUTO, output);
-            assert_true(mixer->exact.capacity <= 2 * living + 256);
+            assert_true(mixer->exact.rows.capacity <= 2 * living + 256);
         }
         fl_difference difference = fl_compare_float_floats(output, whole.output, fl_mixer_case_floats(&c));
         assert_true(difference.not_finite == 0 && difference.relative < 1e-4);

@@ -56,13 +56,10 @@ static void linear_backward(fl_compute *compute, const fl_weight *weight, size_t
                    accumulate ? 1.0f : 0.0f, floats(gradient_input), columns);
 }
 
-static void embed(fl_compute *compute, const fl_weight *weight, size_t tokens, const int32_t *ids, fl_array output) {
-    fl_cuda *device = fl_cuda_of(compute);
+static void embed(fl_compute *compute, const fl_weight *weight, size_t tokens, fl_array ids, fl_array output) {
     const size_t columns = weight->tensor.columns;
-    int32_t *index = (int32_t *)fl_cuda_take(device, tokens * sizeof(int32_t), "embed");
-    if (index != NULL) fl_cuda_upload(compute, fl_array{index, FL_INT32}, ids, tokens);
-    fl_cuda_gather_rows(device, floats(output), columns, weight->values, columns, index, tokens, columns, sizeof(float));
-    fl_cuda_give(device, index);
+    fl_cuda_gather_rows(fl_cuda_of(compute), floats(output), columns, weight->values, columns, (const int32_t *)ids.at, tokens, columns,
+                        sizeof(float));
 }
 
 static void matmul(fl_compute *compute, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, fl_array a,
@@ -132,18 +129,7 @@ static fl_status recurrence_backward(fl_compute *compute, const fl_recurrence_ba
     return fl_cuda_check(device, error);
 }
 
-/* Positions and expiries as int32 on the device, until given back; SIZE_MAX becomes INT32_MAX. */
-static int32_t *lifetimes_on_device(fl_cuda *device, const size_t *from, size_t count) {
-    if (from == NULL) return NULL;
-    int32_t *to = (int32_t *)fl_cuda_take(device, count * sizeof(int32_t), "attention");
-    std::vector<int32_t> numbers(count);
-    for (size_t i = 0; i < count; i++) numbers[i] = from[i] < INT32_MAX ? (int32_t)from[i] : INT32_MAX;
-    if (to != NULL) fl_cuda_upload(&device->base, fl_array{to, FL_INT32}, numbers.data(), count);
-    return to;
-}
-
-static fl_cuda_attention attention_of(fl_cuda *device, const fl_attention_call *call) {
-    const size_t count = call->keys * (call->lifetimes_per_head ? call->shape.kv_heads : 1);
+static fl_cuda_attention attention_of(const fl_attention_call *call) {
     fl_cuda_attention a = {};
     a.shape = call->shape;
     a.tokens = call->tokens;
@@ -153,18 +139,13 @@ static fl_cuda_attention attention_of(fl_cuda *device, const fl_attention_call *
     a.query = floats(call->query);
     a.key = floats(call->key);
     a.value = floats(call->value);
-    a.position = lifetimes_on_device(device, call->position, count);
-    a.expiry = lifetimes_on_device(device, call->expiry, count);
+    a.position = (const int32_t *)call->position.at;
+    a.expiry = (const int32_t *)call->expiry.at;
     a.lifetimes_per_head = call->lifetimes_per_head;
     a.output = floats(call->output);
     a.log_sum_exp = floats(call->log_sum_exp);
     a.largest = floats(call->largest);
     return a;
-}
-
-static void attention_done(fl_cuda *device, const fl_cuda_attention *a) {
-    fl_cuda_give(device, (void *)a->position);
-    fl_cuda_give(device, (void *)a->expiry);
 }
 
 static void heads_too_wide(fl_cuda *device, const char *operation) {
@@ -173,15 +154,14 @@ static void heads_too_wide(fl_cuda *device, const char *operation) {
 
 static void attention(fl_compute *compute, const fl_attention_call *call) {
     fl_cuda *device = fl_cuda_of(compute);
-    const fl_cuda_attention a = attention_of(device, call);
+    const fl_cuda_attention a = attention_of(call);
     if (!fl_cuda_attention_forward(device, &a)) heads_too_wide(device, "attention");
-    attention_done(device, &a);
 }
 
 static void attention_backward(fl_compute *compute, const fl_attention_call *call, const fl_attention_gradients *gradients) {
     fl_cuda *device = fl_cuda_of(compute);
     const size_t rows = call->tokens * call->shape.query_heads;
-    fl_cuda_attention a = attention_of(device, call);
+    fl_cuda_attention a = attention_of(call);
     float *output = NULL, *log_sum_exp = NULL;
     a.largest = NULL;
     if (!fl_array_is(call->output) || !fl_array_is(call->log_sum_exp)) {
@@ -194,7 +174,6 @@ static void attention_backward(fl_compute *compute, const fl_attention_call *cal
     if (!fl_cuda_attention_backward(device, &a, &g)) heads_too_wide(device, "attention_backward");
     fl_cuda_give(device, output);
     fl_cuda_give(device, log_sum_exp);
-    attention_done(device, &a);
 }
 
 static void gates(fl_compute *compute, const fl_gates_call *call) { fl_cuda_gates(fl_cuda_of(compute), call); }
