@@ -27,27 +27,6 @@ static void find_convolution(fl_mixer_plan *plan) {
     }
 }
 
-static void describe_rule(fl_mixer_plan *plan) {
-    const fl_rule *rule = plan->rule;
-    plan->rule_layer = (fl_rule_layer){.rule = {.name = rule->name,
-                                                .prepare = rule->prepare,
-                                                .prepare_backward = rule->prepare_backward,
-                                                .init = rule->own.init,
-                                                .write = rule->own.write,
-                                                .read = rule->own.read,
-                                                .write_backward = rule->own.write_backward,
-                                                .read_backward = rule->own.read_backward,
-                                                .bonus = rule->own.bonus,
-                                                .bonus_backward = rule->own.bonus_backward},
-                                       .options = plan->variant->rule_options,
-                                       .options_bytes = rule->options_bytes,
-                                       .parameter_count = rule->parameter_count,
-                                       .layer = plan->layer,
-                                       .layers = plan->mechanism->layers,
-                                       .heads = plan->shape.query_heads,
-                                       .head_dim = plan->shape.head_dim};
-}
-
 void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mechanism *mechanism,
                         size_t layer) {
     const fl_variant *variant = mechanism->variant;
@@ -72,7 +51,8 @@ void fl_mixer_plan_make(fl_mixer_plan *plan, fl_compute *compute, const fl_mecha
     if (!plan->linear) return;
     fl_mixer_projections_find(plan);
     find_convolution(plan);
-    describe_rule(plan);
+    plan->rule_layer = fl_rule_layer_of(rule, variant->rule_options, layer, mechanism->layers,
+                                        shape->query_heads, shape->head_dim);
     plan->micro_steps = plan->own ? 1 : fl_rule_micro_steps(rule, variant->rule_options);
     plan->key_dim =
         plan->own ? shape->head_dim : fl_rule_key_dim(rule, shape->head_dim, variant->rule_options);

@@ -30,3 +30,24 @@ fl_write_layout fl_write_layout_of(const fl_rule *rule, const fl_variant *varian
     }
     return layout;
 }
+
+fl_rule_layer fl_rule_layer_of(const fl_rule *rule, const void *options, size_t layer, size_t layers,
+                               size_t heads, size_t head_dim) {
+    return (fl_rule_layer){.rule = {.name = rule->name,
+                                    .prepare = rule->prepare,
+                                    .prepare_backward = rule->prepare_backward,
+                                    .init = rule->own.init,
+                                    .write = rule->own.write,
+                                    .read = rule->own.read,
+                                    .write_backward = rule->own.write_backward,
+                                    .read_backward = rule->own.read_backward,
+                                    .bonus = rule->own.bonus,
+                                    .bonus_backward = rule->own.bonus_backward},
+                           .options = options,
+                           .options_bytes = rule->options_bytes,
+                           .parameter_count = rule->parameter_count,
+                           .layer = layer,
+                           .layers = layers,
+                           .heads = heads,
+                           .head_dim = head_dim};
+}

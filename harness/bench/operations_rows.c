@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "attn_variants/attn_variant.h"
+#include "attn_variants/write_layout.h"
 #include "harness/bench/operation_list.h"
 
 #define SLOT(name_) .name = #name_, .slot = offsetof(fl_compute_ops, name_)
@@ -32,17 +32,7 @@ static void describe_rows(row_case *c, const char *name, size_t heads, size_t di
     const fl_rule *rule = fl_rule_find(name); /* in the registry */
     c->heads = heads;
     c->dim = dim;
-    c->layer = (fl_rule_layer){.rule = {.name = rule->name,
-                                        .prepare = rule->prepare,
-                                        .prepare_backward = rule->prepare_backward,
-                                        .init = rule->own.init,
-                                        .write = rule->own.write,
-                                        .read = rule->own.read,
-                                        .write_backward = rule->own.write_backward,
-                                        .read_backward = rule->own.read_backward},
-                               .layers = 1,
-                               .heads = heads,
-                               .head_dim = dim};
+    c->layer = fl_rule_layer_of(rule, NULL, 0, 1, heads, dim);
     c->layout = (fl_write_layout){.heads = heads,
                                   .micro_steps = 1,
                                   .key_dim = dim,
@@ -58,7 +48,8 @@ static void describe_rows(row_case *c, const char *name, size_t heads, size_t di
 /* Drawn rows: decays in (-0.5, 0), strengths in (0, 1), the rest normal. */
 static fl_status draw_rows(fl_trial *trial, const row_case *c, size_t rows, bool gates, wide_rows *out,
                            fl_error *error) {
-    *out = (wide_rows){.rows = {.rows = rows}};
+    *out = (wide_rows){0};
+    out->rows.rows = rows;
     for (int i = 0; i < FL_WRITE_PARTS; i++) {
         fl_trial_input part;
         const size_t count = c->heads * rows * c->layout.width[i];

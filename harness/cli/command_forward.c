@@ -24,6 +24,7 @@ typedef struct forward_request {
 
 /* What one pass leaves behind. */
 typedef struct forward_trace {
+    fl_compute *compute; /* borrowed */
     size_t tokens, layers, model_dim, vocabulary;
     int32_t *ids;                              /* [T] */
     float *hidden;                             /* [L+1][T][E] */
@@ -53,56 +54,85 @@ static fl_status allocate_trace(forward_trace *trace, fl_error *error) {
 }
 
 static fl_status keep_layer(void *context, const fl_layer_view *view, fl_error *error) {
-    (void)error;
     forward_trace *trace = context;
-    size_t row = trace->model_dim, bytes = view->tokens * row * sizeof(float);
-    size_t at = (view->layer * trace->tokens + view->first_position) * row;
-    memcpy(trace->attention_input + at, fl_array_host(view->attention_input), bytes);
-    memcpy(trace->attention_output + at, fl_array_host(view->attention_output), bytes);
+    const size_t row = trace->model_dim, count = view->tokens * row;
+    const size_t at = (view->layer * trace->tokens + view->first_position) * row;
+    FL_TRY(fl_compute_download(trace->compute, trace->attention_input + at, view->attention_input, count,
+                               error));
+    FL_TRY(fl_compute_download(trace->compute, trace->attention_output + at, view->attention_output, count,
+                               error));
     /* The last row of hidden states is the one after the final norm, as Hugging Face counts. */
-    if (view->layer + 1 < trace->layers)
-        memcpy(trace->hidden + at + trace->tokens * row, fl_array_host(view->residual), bytes);
-    return FL_OK;
+    if (view->layer + 1 == trace->layers) return FL_OK;
+    return fl_compute_download(trace->compute, trace->hidden + at + trace->tokens * row, view->residual,
+                               count, error);
+}
+
+/* What a pass over the whole sequence leaves with the instance. */
+typedef struct forward_arrays {
+    fl_array embedded, final; /* [T][E] */
+    fl_array logits;          /* [T][V] */
+    fl_array log_sum_exp;     /* [T] float64 */
+} forward_arrays;
+
+static fl_status allocate_arrays(const forward_trace *trace, forward_arrays *arrays, fl_error *error) {
+    const size_t rows = trace->tokens * trace->model_dim, logits = trace->tokens * trace->vocabulary;
+    FL_TRY(fl_compute_floats(trace->compute, rows, &arrays->embedded, error));
+    FL_TRY(fl_compute_floats(trace->compute, rows, &arrays->final, error));
+    FL_TRY(fl_compute_floats(trace->compute, logits, &arrays->logits, error));
+    return trace->compute->ops->allocate(trace->compute, trace->tokens, FL_FLOAT64, &arrays->log_sum_exp,
+                                         error);
 }
 
 /* Of each token but the first, given what comes before it. */
-static fl_status score_tokens(fl_compute *compute, forward_trace *trace, fl_error *error) {
+static fl_status score_tokens(forward_trace *trace, const forward_arrays *arrays, fl_error *error) {
     const size_t rows = trace->tokens - 1;
-    fl_array log_sum_exp = fl_array_none;
     double *shift = NULL;
-    fl_status status = FL_OK;
-    FL_TRY_DONE(status, FL_ALLOCATE(&shift, trace->tokens, error));
-    FL_TRY_DONE(status, compute->ops->allocate(compute, trace->tokens, FL_FLOAT64, &log_sum_exp, error));
     const fl_logit_rows_call call = {.rows = rows,
                                      .vocabulary = trace->vocabulary,
-                                     .logits = fl_array_of(trace->logits),
-                                     .log_sum_exp = log_sum_exp};
-    compute->ops->logit_rows(compute, &call);
-    FL_TRY_DONE(status, compute->ops->download(compute, shift, log_sum_exp, rows, error));
-    for (size_t t = 0; t < rows; t++) {
+                                     .logits = arrays->logits,
+                                     .log_sum_exp = arrays->log_sum_exp};
+    trace->compute->ops->logit_rows(trace->compute, &call);
+    FL_TRY(FL_ALLOCATE(&shift, trace->tokens, error));
+    const fl_status status =
+        trace->compute->ops->download(trace->compute, shift, arrays->log_sum_exp, rows, error);
+    for (size_t t = 0; status == FL_OK && t < rows; t++) {
         const size_t target = (size_t)trace->ids[t + 1];
         trace->log_probabilities[t] = (double)trace->logits[t * trace->vocabulary + target] - shift[t];
     }
-done:
-    compute->ops->release(compute, log_sum_exp);
     fl_memory_free(shift);
     return status;
+}
+
+static fl_status bring_trace(forward_trace *trace, const forward_arrays *arrays, fl_error *error) {
+    const size_t rows = trace->tokens * trace->model_dim;
+    FL_TRY(fl_compute_download(trace->compute, trace->hidden, arrays->embedded, rows, error));
+    FL_TRY(fl_compute_download(trace->compute, trace->hidden + trace->layers * rows, arrays->final, rows,
+                               error));
+    return fl_compute_download(trace->compute, trace->logits, arrays->logits,
+                               trace->tokens * trace->vocabulary, error);
 }
 
 static fl_status compute_trace(const fl_workbench *bench, const fl_mechanism *mechanism, forward_trace *trace,
                                fl_error *error) {
     fl_session *session = NULL;
+    forward_arrays arrays = {0};
     const fl_session_observer observer = {.layer = keep_layer, .context = trace};
     fl_status status = FL_OK;
+    trace->compute = bench->network->compute;
     FL_TRY_DONE(status, allocate_trace(trace, error));
+    FL_TRY_DONE(status, allocate_arrays(trace, &arrays, error));
     FL_TRY_DONE(status, fl_session_create(bench->network, mechanism, &session, error));
-    float *final = trace->hidden + trace->layers * trace->tokens * trace->model_dim;
-    FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, fl_array_of(trace->hidden),
-                                           fl_array_of(final), &observer, error));
-    fl_network_logits(bench->network, trace->tokens, fl_array_of(final), fl_array_of(trace->logits));
-    FL_TRY_DONE(status, score_tokens(bench->network->compute, trace, error));
+    FL_TRY_DONE(status, fl_session_forward(session, trace->ids, trace->tokens, arrays.embedded, arrays.final,
+                                           &observer, error));
+    fl_network_logits(bench->network, trace->tokens, arrays.final, arrays.logits);
+    FL_TRY_DONE(status, bring_trace(trace, &arrays, error));
+    FL_TRY_DONE(status, score_tokens(trace, &arrays, error));
 done:
     fl_session_destroy(session);
+    fl_compute_release(trace->compute, arrays.embedded);
+    fl_compute_release(trace->compute, arrays.final);
+    fl_compute_release(trace->compute, arrays.logits);
+    fl_compute_release(trace->compute, arrays.log_sum_exp);
     return status;
 }
 

@@ -22,9 +22,17 @@ typedef struct {
     float *values, *replaced; /* [trials][pairs][D]: newest, and overwritten */
     fl_array query;           /* [trials][steps * m][Dk] */
     fl_array state;           /* [trials][Dv][Dk] */
-    fl_array read, read_step; /* [trials][steps * m][Dv] */
+    fl_array made;            /* [trials][steps * m][Dv]: what is read */
+    float *read, *read_step;  /* the same on the host, of both forms */
+    float *last_state;        /* [trials][Dv][Dk] on the host */
     double *trial_error;      /* [trials] */
 } fl_lab;
+
+/* Of all steps: key (which is what is read by, too) and value [steps][trials][D], gate [steps][trials][D],
+ * beta [steps][trials]. */
+typedef struct {
+    fl_array key, value, gate, beta;
+} lab_inputs;
 
 static void random_unit(fl_random *random, size_t dimension, const float *shared, double concentration,
                         float *x) {
@@ -59,40 +67,90 @@ static float constant(fl_gate_activation activation, double value) {
     return (float)(activation == FL_ACTIVATE_LOG_SIGMOID ? log(value) : value);
 }
 
-static void prepare_step(const fl_lab *lab, size_t trial, size_t step, const float *gate) {
-    const fl_rule *rule = lab->variant->rule;
-    const float *parameters[FL_RULE_MAX_PARAMETERS] = {NULL};
-    for (size_t i = 0; i < rule->parameter_count; i++) {
-        parameters[i] = fl_mechanism_find(lab->mechanism, 0, rule->parameters[i].name);
-    }
-    size_t dimension = lab->options->dimension, pair = step % lab->pairs;
-    const float *key = lab->keys + (trial * lab->pairs + pair) * dimension;
-    bool first = lab->options->overwrite && step < lab->pairs;
-    fl_rule_input input = {
-        .head_dim = dimension,
-        .layers = 1,
-        .head = trial,
-        .heads = lab->options->trials,
-        .position = step,
-        .query = key,
-        .key = key,
-        .value = (first ? lab->replaced : lab->values) + (trial * lab->pairs + pair) * dimension,
-        .gate = rule->gate != FL_GATE_NONE ? gate : NULL,
-        .beta = lab->variant->takes_beta ? constant(rule->beta_activation, lab->variant->beta_value) : 0.0f,
-        .options = lab->variant->rule_options,
-        .parameters = parameters,
-    };
-    fl_rule_output output = fl_write_row_output(&lab->layout, &lab->stream, trial, step);
-    float *row = fl_array_host(lab->query) + (trial * lab->steps + step) * lab->micro_steps * lab->key_dim;
-    output.query = row + (lab->micro_steps - 1) * lab->key_dim;
-    rule->prepare(&input, &output);
-    if (lab->variant->normaliser) output.value[lab->value_dim - 1] = 1.0f;
-    if (step >= lab->writes) fl_write_row_clear(&lab->layout, &lab->stream, trial, step); /* a read alone */
+/* A step's key and value on the host: row `at` of [steps][trials][D]. */
+static void draw_step(const fl_lab *lab, size_t step, size_t trial, float *key, float *value) {
+    const size_t dimension = lab->options->dimension, trials = lab->options->trials;
+    const size_t pair = (trial * lab->pairs + step % lab->pairs) * dimension;
+    const size_t at = (step * trials + trial) * dimension;
+    const bool first = lab->options->overwrite && step < lab->pairs;
+    memcpy(key + at, lab->keys + pair, dimension * sizeof *key);
+    memcpy(value + at, (first ? lab->replaced : lab->values) + pair, dimension * sizeof *value);
 }
 
-static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, fl_array read, fl_error *error) {
-    memset(fl_array_host(lab->state), 0,
-           lab->options->trials * lab->value_dim * lab->key_dim * sizeof(float));
+static fl_status upload_steps(const fl_lab *lab, lab_inputs *inputs, fl_error *error) {
+    const size_t rows = lab->steps * lab->options->trials, count = rows * lab->options->dimension;
+    float *key = NULL, *value = NULL;
+    fl_status status = FL_OK;
+    FL_TRY_DONE(status, fl_compute_floats(lab->compute, count, &inputs->key, error));
+    FL_TRY_DONE(status, fl_compute_floats(lab->compute, count, &inputs->value, error));
+    FL_TRY_DONE(status, fl_compute_floats(lab->compute, count, &inputs->gate, error));
+    FL_TRY_DONE(status, fl_compute_floats(lab->compute, rows, &inputs->beta, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&key, count, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&value, count, error));
+    for (size_t row = 0; row < rows; row++)
+        draw_step(lab, row / lab->options->trials, row % lab->options->trials, key, value);
+    fl_compute_upload(lab->compute, inputs->key, key, count);
+    fl_compute_upload(lab->compute, inputs->value, value, count);
+done:
+    fl_memory_free(key);
+    fl_memory_free(value);
+    return status;
+}
+
+/* All steps' rows; those of steps that only read are null writes. */
+static void prepare_steps(fl_lab *lab, const lab_inputs *inputs) {
+    const fl_rule *rule = lab->variant->rule;
+    const fl_compute_ops *ops = lab->compute->ops;
+    const size_t trials = lab->options->trials, rows = lab->steps * trials;
+    fl_rule_layer layer =
+        fl_rule_layer_of(rule, lab->variant->rule_options, 0, 1, trials, lab->options->dimension);
+    for (size_t i = 0; i < rule->parameter_count; i++)
+        layer.parameters[i] = fl_mechanism_find(lab->mechanism, 0, rule->parameters[i].name);
+    const double gate = (double)constant(rule->gate_activation, lab->variant->gate_value);
+    const double beta = (double)constant(rule->beta_activation, lab->variant->beta_value);
+    const bool takes_gate = rule->gate != FL_GATE_NONE;
+    ops->fill(lab->compute, inputs->gate, rows * lab->options->dimension, gate);
+    ops->fill(lab->compute, inputs->beta, rows, beta);
+    ops->prepare(lab->compute,
+                 &(fl_prepare_call){.rule = &layer,
+                                    .tokens = lab->steps,
+                                    .key_heads = trials,
+                                    .query = inputs->key,
+                                    .key = inputs->key,
+                                    .value = inputs->value,
+                                    .gate = takes_gate ? inputs->gate : fl_array_none,
+                                    .beta = lab->variant->takes_beta ? inputs->beta : fl_array_none,
+                                    .gate_width = rule->gate == FL_GATE_CHANNEL ? lab->options->dimension : 1,
+                                    .scale = 1.0f,
+                                    .normaliser = lab->variant->normaliser,
+                                    .layout = lab->layout,
+                                    .read = lab->query,
+                                    .written = lab->stream});
+    for (size_t i = 0; i < FL_WRITE_PARTS * trials; i++) {
+        const enum fl_write_part part = (enum fl_write_part)(i / trials);
+        const size_t width = lab->layout.width[part];
+        if (width == 0) continue;
+        ops->fill(lab->compute, fl_write_row(&lab->layout, &lab->stream, part, i % trials, lab->writes),
+                  (lab->steps - lab->writes) * width, 0.0);
+    }
+}
+
+static fl_status prepare(fl_lab *lab, fl_error *error) {
+    lab_inputs inputs = {0};
+    const fl_status status = upload_steps(lab, &inputs, error);
+    if (status == FL_OK) prepare_steps(lab, &inputs);
+    fl_compute_release(lab->compute, inputs.key);
+    fl_compute_release(lab->compute, inputs.value);
+    fl_compute_release(lab->compute, inputs.gate);
+    fl_compute_release(lab->compute, inputs.beta);
+    return status;
+}
+
+/* What the steps read, on the host. */
+static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, float *read, fl_error *error) {
+    const size_t reads = lab->options->trials * lab->steps * lab->micro_steps * lab->value_dim;
+    lab->compute->ops->fill(lab->compute, lab->state, lab->options->trials * lab->value_dim * lab->key_dim,
+                            0.0);
     fl_recurrence_call call = {
         .transition = lab->variant->transition,
         .mode = mode,
@@ -102,9 +160,10 @@ static fl_status advance(fl_lab *lab, fl_recurrence_mode mode, fl_array read, fl
         .value_dim = lab->value_dim,
         .inputs = fl_write_rows_inputs(&lab->layout, &lab->stream, 0, lab->query),
         .state = lab->state,
-        .output = read,
+        .output = lab->made,
     };
-    return lab->compute->ops->recurrence(lab->compute, &call, error);
+    FL_TRY(lab->compute->ops->recurrence(lab->compute, &call, error));
+    return fl_compute_download(lab->compute, read, lab->made, reads, error);
 }
 
 /* The recalled value of a pair, divided by the kernel's mass where the variant has a normaliser. */
@@ -142,8 +201,8 @@ static void tally(fl_lab *lab, double *y, double *other, fl_memory_lab_row *row)
         for (size_t pair = 0; pair < lab->pairs; pair++) {
             const float *value = lab->values + (trial * lab->pairs + pair) * dimension;
             const float *old = lab->replaced + (trial * lab->pairs + pair) * dimension;
-            recalled(lab, fl_array_host(lab->read), trial, pair, y);
-            recalled(lab, fl_array_host(lab->read_step), trial, pair, other);
+            recalled(lab, lab->read, trial, pair, y);
+            recalled(lab, lab->read_step, trial, pair, other);
             double square = 0.0, length = 0.0;
             for (size_t i = 0; i < dimension; i++) {
                 square += (y[i] - (double)value[i]) * (y[i] - (double)value[i]);
@@ -166,8 +225,7 @@ static void summarise(fl_lab *lab, fl_memory_lab_row *row) {
     for (size_t trial = 0; trial < trials; trial++) {
         double norm = 0.0;
         for (size_t i = 0; i < floats; i++) {
-            norm += (double)fl_array_host(lab->state)[trial * floats + i] *
-                    (double)fl_array_host(lab->state)[trial * floats + i];
+            norm += (double)lab->last_state[trial * floats + i] * (double)lab->last_state[trial * floats + i];
         }
         row->state_norm += sqrt(norm) / (double)trials;
         sum += lab->trial_error[trial];
@@ -191,8 +249,10 @@ static fl_status allocate(fl_lab *lab, fl_error *error) {
     FL_TRY(FL_ALLOCATE(&lab->replaced, drawn, error));
     FL_TRY(fl_compute_floats(lab->compute, steps * lab->key_dim, &lab->query, error));
     FL_TRY(fl_compute_floats(lab->compute, trials * lab->value_dim * lab->key_dim, &lab->state, error));
-    FL_TRY(fl_compute_floats(lab->compute, steps * lab->value_dim, &lab->read, error));
-    FL_TRY(fl_compute_floats(lab->compute, steps * lab->value_dim, &lab->read_step, error));
+    FL_TRY(FL_ALLOCATE(&lab->last_state, trials * lab->value_dim * lab->key_dim, error));
+    FL_TRY(fl_compute_floats(lab->compute, steps * lab->value_dim, &lab->made, error));
+    FL_TRY(FL_ALLOCATE(&lab->read, steps * lab->value_dim, error));
+    FL_TRY(FL_ALLOCATE(&lab->read_step, steps * lab->value_dim, error));
     return FL_ALLOCATE(&lab->trial_error, trials, error);
 }
 
@@ -203,8 +263,10 @@ static void release(fl_lab *lab) {
     fl_memory_free(lab->replaced);
     fl_compute_release(lab->compute, lab->query);
     fl_compute_release(lab->compute, lab->state);
-    fl_compute_release(lab->compute, lab->read);
-    fl_compute_release(lab->compute, lab->read_step);
+    fl_compute_release(lab->compute, lab->made);
+    fl_memory_free(lab->read);
+    fl_memory_free(lab->read_step);
+    fl_memory_free(lab->last_state);
     fl_memory_free(lab->trial_error);
 }
 
@@ -219,30 +281,28 @@ static fl_status run_one(fl_lab *lab, size_t pairs, fl_memory_lab_row *row, fl_e
     lab->micro_steps = fl_rule_micro_steps(variant->rule, variant->rule_options);
     lab->layout = fl_write_layout_of(variant->rule, variant, lab->options->trials, lab->micro_steps,
                                      lab->key_dim, lab->value_dim);
-    float *gate = NULL;
+    float *shared = NULL;
     double *y = NULL, *other = NULL;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, allocate(lab, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&gate, dimension, error));
+    FL_TRY_DONE(status, FL_ALLOCATE(&shared, dimension, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&y, dimension, error));
     FL_TRY_DONE(status, FL_ALLOCATE(&other, dimension, error));
     for (size_t trial = 0; trial < lab->options->trials; trial++) {
         size_t at = trial * pairs * dimension;
-        fl_memory_lab_draw(lab->options, pairs, trial, gate, lab->keys + at, lab->replaced + at,
+        fl_memory_lab_draw(lab->options, pairs, trial, shared, lab->keys + at, lab->replaced + at,
                            lab->values + at);
     }
-    for (size_t i = 0; i < dimension; i++)
-        gate[i] = constant(variant->rule->gate_activation, variant->gate_value);
-    for (size_t trial = 0; trial < lab->options->trials; trial++) {
-        for (size_t step = 0; step < lab->steps; step++) prepare_step(lab, trial, step, gate);
-    }
+    FL_TRY_DONE(status, prepare(lab, error));
     FL_TRY_DONE(status, advance(lab, FL_RECURRENCE_STEP, lab->read_step, error));
     FL_TRY_DONE(status, advance(lab, FL_RECURRENCE_CHUNK, lab->read, error));
+    FL_TRY_DONE(status, fl_compute_download(lab->compute, lab->last_state, lab->state,
+                                            lab->options->trials * lab->value_dim * lab->key_dim, error));
     *row = (fl_memory_lab_row){.pairs = pairs};
     tally(lab, y, other, row);
     summarise(lab, row);
 done:
-    fl_memory_free(gate);
+    fl_memory_free(shared);
     fl_memory_free(y);
     fl_memory_free(other);
     release(lab);

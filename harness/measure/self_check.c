@@ -72,6 +72,7 @@ typedef struct {
     size_t tokens, query_floats;       /* T, H * D */
     fl_array whole, other;             /* [T][H][D] */
     fl_array query, key, value, input; /* copies in which the last token is changed */
+    float *on_host[2];                 /* [T][H][D] or [T][E]: of two arrays that are compared */
     int32_t *written;                  /* [Hkv][T] */
     fl_self_check_report *report;
 } fl_checker;
@@ -93,12 +94,20 @@ static void record(fl_checker *checker, fl_check check, double figure, const cha
     row->passed = row->figure <= row->bound;
 }
 
+static fl_status bring_both(fl_checker *checker, size_t count, fl_array reference, fl_array other,
+                            fl_error *error) {
+    FL_TRY(fl_compute_download(checker->network->compute, checker->on_host[0], reference, count, error));
+    return fl_compute_download(checker->network->compute, checker->on_host[1], other, count, error);
+}
+
 /* The largest difference relative to the root mean square of `reference`. Equal infinities and NaN on both
  * sides agree: a rule that diverges does so in both forms. */
-static void compare(fl_checker *checker, fl_check check, size_t layer, size_t tokens, const float *reference,
-                    const float *other) {
+static fl_status compare(fl_checker *checker, fl_check check, size_t layer, size_t tokens,
+                         fl_array reference_array, fl_array other_array, fl_error *error) {
     size_t count = tokens * checker->query_floats, at = 0;
     double square = 0.0, largest = 0.0;
+    FL_TRY(bring_both(checker, count, reference_array, other_array, error));
+    const float *reference = checker->on_host[0], *other = checker->on_host[1];
     for (size_t i = 0; i < count; i++) {
         double r = (double)reference[i], d = fabs((double)other[i] - r);
         if (!isfinite(r) && !isfinite((double)other[i])) continue;
@@ -115,6 +124,7 @@ static void compare(fl_checker *checker, fl_check check, size_t layer, size_t to
     snprintf(place, sizeof place, "layer %zu, head %zu, position %zu", layer,
              at % checker->query_floats / head_dim, at / checker->query_floats);
     record(checker, check, largest == 0.0 ? 0.0 : largest / (scale > 0.0 ? scale : 1.0), place);
+    return FL_OK;
 }
 
 static fl_status mix(const fl_checker *checker, const fl_mechanism *mechanism, size_t layer,
@@ -173,26 +183,25 @@ static bool is_prefix_exact(const fl_variant *variant) {
     return variant->merge == FL_MERGE_SUM || variant->merge == FL_MERGE_SHARED_NORMALISER;
 }
 
-static void check_short_prompt(fl_checker *checker, const fl_layer_view *view) {
+static fl_status check_short_prompt(fl_checker *checker, const fl_layer_view *view, fl_error *error) {
     const fl_variant *variant = checker->mechanism->variant;
     size_t prompt = variant->sinks + variant->window;
     if (prompt > view->tokens) prompt = view->tokens;
     if (variant->window == 0 && prompt > variant->sinks) prompt = variant->sinks;
     if (prompt == 0) {
         not_applicable(checker, SHORT_PROMPT_IS_SOFTMAX, "the variant has no window and no sinks");
-        return;
+        return FL_OK;
     }
     if (!is_prefix_exact(variant)) {
         not_applicable(checker, SHORT_PROMPT_IS_SOFTMAX,
                        "this merge weighs the two parts even while the state is empty");
-        return;
+        return FL_OK;
     }
     if (checker->network->model->config.sliding_window[view->layer] != 0) {
         not_applicable(checker, SHORT_PROMPT_IS_SOFTMAX, "the frozen layer has a sliding window of its own");
-        return;
+        return FL_OK;
     }
-    compare(checker, SHORT_PROMPT_IS_SOFTMAX, view->layer, prompt, fl_array_host(view->mix),
-            fl_array_host(checker->whole));
+    return compare(checker, SHORT_PROMPT_IS_SOFTMAX, view->layer, prompt, view->mix, checker->whole, error);
 }
 
 static fl_status check_derived(fl_checker *checker, const fl_layer_view *view, fl_mixer_call call,
@@ -200,11 +209,11 @@ static fl_status check_derived(fl_checker *checker, const fl_layer_view *view, f
     if (checker->recency != NULL) {
         fl_mixer_call longer = call;
         FL_TRY(mix(checker, checker->recency, view->layer, &call, 0, error));
-        memcpy(fl_array_host(checker->whole), fl_array_host(checker->other),
-               view->tokens * checker->query_floats * sizeof(float));
+        fl_compute_copy(checker->network->compute, checker->whole, checker->other,
+                        view->tokens * checker->query_floats);
         FL_TRY(mix(checker, checker->longer, view->layer, &longer, 0, error));
-        compare(checker, RECENCY_CACHE_IS_LONGER_WINDOW, view->layer, view->tokens,
-                fl_array_host(checker->whole), fl_array_host(checker->other));
+        FL_TRY(compare(checker, RECENCY_CACHE_IS_LONGER_WINDOW, view->layer, view->tokens, checker->whole,
+                       checker->other, error));
     }
     return FL_OK;
 }
@@ -213,26 +222,28 @@ static fl_status check_changed_last_token(fl_checker *checker, const fl_layer_vi
                                           fl_error *error) {
     const fl_attention_shape *shape = &checker->network->shape;
     size_t last = view->tokens - 1;
-    struct {
-        float *copy;
-        const float *from;
+    fl_compute *compute = checker->network->compute;
+    float *row = checker->on_host[0];
+    const struct {
+        fl_array copy, from;
         size_t width;
-    } parts[] = {
-        {fl_array_host(checker->query), fl_array_host(call.query), checker->query_floats},
-        {fl_array_host(checker->key), fl_array_host(call.key), shape->kv_heads * shape->head_dim},
-        {fl_array_host(checker->value), fl_array_host(call.value), shape->kv_heads * shape->head_dim},
-        {fl_array_host(checker->input), fl_array_host(call.input), shape->model_dim}};
+    } parts[] = {{checker->query, call.query, checker->query_floats},
+                 {checker->key, call.key, shape->kv_heads * shape->head_dim},
+                 {checker->value, call.value, shape->kv_heads * shape->head_dim},
+                 {checker->input, call.input, shape->model_dim}};
     for (size_t i = 0; i < 4; i++) {
-        memcpy(parts[i].copy, parts[i].from, view->tokens * parts[i].width * sizeof(float));
-        for (size_t c = 0; c < parts[i].width; c++) parts[i].copy[last * parts[i].width + c] += 1.0f;
+        const size_t width = parts[i].width;
+        fl_compute_copy(compute, parts[i].copy, parts[i].from, last * width);
+        FL_TRY(fl_compute_download(compute, row, fl_array_from(parts[i].from, last * width), width, error));
+        for (size_t c = 0; c < width; c++) row[c] += 1.0f;
+        fl_compute_upload(compute, fl_array_from(parts[i].copy, last * width), row, width);
     }
     call.query = checker->query;
     call.key = checker->key;
     call.value = checker->value;
     call.input = checker->input;
     FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-    compare(checker, PAST_ONLY, view->layer, last, fl_array_host(checker->whole),
-            fl_array_host(checker->other));
+    FL_TRY(compare(checker, PAST_ONLY, view->layer, last, checker->whole, checker->other, error));
     return FL_OK;
 }
 
@@ -248,27 +259,27 @@ static fl_status check_layer(void *context, const fl_layer_view *view, fl_error 
                           .written = checker->written};
     FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
     check_memories(checker, view->layer);
-    check_short_prompt(checker, view);
+    FL_TRY(check_short_prompt(checker, view, error));
     call.written = NULL;
     call.output = checker->other;
     FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 6, error));
-    compare(checker, SPLIT_EQUALS_WHOLE, view->layer, view->tokens, fl_array_host(checker->whole),
-            fl_array_host(checker->other));
+    FL_TRY(compare(checker, SPLIT_EQUALS_WHOLE, view->layer, view->tokens, checker->whole, checker->other,
+                   error));
     FL_TRY(check_changed_last_token(checker, view, call, error));
     if (checker->plain != NULL) {
         FL_TRY(mix(checker, checker->plain, view->layer, &call, 0, error));
-        compare(checker, IDENTITY_CONVOLUTION, view->layer, view->tokens, fl_array_host(checker->whole),
-                fl_array_host(checker->other));
+        FL_TRY(compare(checker, IDENTITY_CONVOLUTION, view->layer, view->tokens, checker->whole,
+                       checker->other, error));
     }
     if (fl_variant_has_linear(checker->mechanism->variant)) {
         call.mode = FL_RECURRENCE_STEP;
         FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-        memcpy(fl_array_host(checker->whole), fl_array_host(checker->other),
-               view->tokens * checker->query_floats * sizeof(float));
+        fl_compute_copy(checker->network->compute, checker->whole, checker->other,
+                        view->tokens * checker->query_floats);
         call.mode = FL_RECURRENCE_CHUNK;
         FL_TRY(mix(checker, checker->mechanism, view->layer, &call, 0, error));
-        compare(checker, CHUNK_EQUALS_STEP, view->layer, view->tokens, fl_array_host(checker->whole),
-                fl_array_host(checker->other));
+        FL_TRY(compare(checker, CHUNK_EQUALS_STEP, view->layer, view->tokens, checker->whole, checker->other,
+                       error));
         call.mode = FL_RECURRENCE_AUTO;
     }
     return check_derived(checker, view, call, error);
@@ -276,10 +287,12 @@ static fl_status check_layer(void *context, const fl_layer_view *view, fl_error 
 
 /* Hidden states of one sequence, [T][E], from a session that has been used, forked or set up as the caller
  * likes. */
-static void compare_hidden(fl_checker *checker, fl_check check, size_t count, const float *reference,
-                           const float *other) {
+static fl_status compare_hidden(fl_checker *checker, fl_check check, size_t count, fl_array reference_array,
+                                fl_array other_array, fl_error *error) {
     size_t width = checker->network->shape.model_dim, at = 0;
     double largest = 0.0;
+    FL_TRY(bring_both(checker, count, reference_array, other_array, error));
+    const float *reference = checker->on_host[0], *other = checker->on_host[1];
     for (size_t i = 0; i < count; i++) {
         double d = fabs((double)reference[i] - (double)other[i]);
         if (isfinite((double)reference[i]) != isfinite((double)other[i])) d = INFINITY;
@@ -291,6 +304,7 @@ static void compare_hidden(fl_checker *checker, fl_check check, size_t count, co
     char place[128];
     snprintf(place, sizeof place, "final hidden states, position %zu", at / width);
     record(checker, check, largest, place);
+    return FL_OK;
 }
 
 static fl_status check_sessions(fl_checker *checker, const int32_t *ids, fl_error *error) {
@@ -307,11 +321,12 @@ static fl_status check_sessions(fl_checker *checker, const int32_t *ids, fl_erro
                                            fl_array_from(first, half * width), NULL, error));
     FL_TRY_DONE(status, fl_session_forward(fork, ids + half, tokens - half, fl_array_none,
                                            fl_array_from(second, half * width), NULL, error));
-    compare_hidden(checker, FORK_EQUALS_RECOMPUTE, (tokens - half) * width,
-                   fl_array_host(first) + half * width, fl_array_host(second) + half * width);
+    FL_TRY_DONE(status, compare_hidden(checker, FORK_EQUALS_RECOMPUTE, (tokens - half) * width,
+                                       fl_array_from(first, half * width),
+                                       fl_array_from(second, half * width), error));
     fl_session_reset(fork);
     FL_TRY_DONE(status, fl_session_forward(fork, ids, half, fl_array_none, second, NULL, error));
-    compare_hidden(checker, RESET_EQUALS_FRESH, half * width, fl_array_host(first), fl_array_host(second));
+    FL_TRY_DONE(status, compare_hidden(checker, RESET_EQUALS_FRESH, half * width, first, second, error));
 done:
     fl_session_destroy(session);
     fl_session_destroy(fork);
@@ -342,8 +357,8 @@ static fl_status check_all_softmax(fl_checker *checker, const int32_t *ids, fl_e
     FL_TRY_DONE(status, fl_session_create(checker->network, NULL, &frozen, error));
     FL_TRY_DONE(status, fl_session_forward(session, ids, tokens, fl_array_none, first, NULL, error));
     FL_TRY_DONE(status, fl_session_forward(frozen, ids, tokens, fl_array_none, second, NULL, error));
-    compare_hidden(checker, ALL_SOFTMAX_IS_THE_MODEL, tokens * width, fl_array_host(second),
-                   fl_array_host(first));
+    FL_TRY_DONE(status,
+                compare_hidden(checker, ALL_SOFTMAX_IS_THE_MODEL, tokens * width, second, first, error));
 done:
     fl_session_destroy(session);
     fl_session_destroy(frozen);
@@ -443,6 +458,8 @@ static fl_status allocate(fl_checker *checker, fl_error *error) {
     FL_TRY(fl_compute_floats(checker->network->compute, key, &checker->value, error));
     FL_TRY(fl_compute_floats(checker->network->compute, checker->tokens * shape->model_dim, &checker->input,
                              error));
+    const size_t widest = shape->model_dim > checker->query_floats ? shape->model_dim : checker->query_floats;
+    for (size_t i = 0; i < 2; i++) FL_TRY(FL_ALLOCATE(&checker->on_host[i], checker->tokens * widest, error));
     return FL_ALLOCATE(&checker->written, checker->tokens * shape->kv_heads, error);
 }
 
@@ -500,6 +517,8 @@ done:
     fl_compute_release(network->compute, checker.key);
     fl_compute_release(network->compute, checker.value);
     fl_compute_release(network->compute, checker.input);
+    fl_memory_free(checker.on_host[0]);
+    fl_memory_free(checker.on_host[1]);
     fl_memory_free(checker.written);
     return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "self check");
 }

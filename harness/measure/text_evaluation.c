@@ -175,7 +175,7 @@ static fl_status measure_teacher_forced(fl_evaluation *evaluation, fl_mechanism_
         .value = view->value,
         .input = view->attention_input,
         .output = evaluation->mix,
-        .state_norm = fl_array_of(options->diagnostics ? fl_array_host(evaluation->state_norm) : NULL),
+        .state_norm = options->diagnostics ? evaluation->state_norm : fl_array_none,
         .exact = run->exact,
     };
     const fl_adapter adapter = fl_adapter_of(run->mechanism, view->layer);

@@ -199,24 +199,26 @@ static fl_status measure_speed(size_t threads, double *speed, fl_error *error) {
     const fl_compute_options options = {.threads = threads};
     const size_t rows = PROBE_ROWS, columns = PROBE_COLUMNS;
     fl_compute *compute = NULL;
-    float *a = NULL, *b = NULL, *c = NULL;
+    fl_array a = fl_array_none, b = fl_array_none, c = fl_array_none;
     fl_status status = FL_OK;
     FL_TRY_DONE(status, fl_compute_create_cpu(&options, &compute, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&a, rows * columns, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&b, columns * columns, error));
-    FL_TRY_DONE(status, FL_ALLOCATE(&c, rows * columns, error));
+    FL_TRY_DONE(status, fl_compute_floats(compute, rows * columns, &a, error));
+    FL_TRY_DONE(status, fl_compute_floats(compute, columns * columns, &b, error));
+    FL_TRY_DONE(status, fl_compute_floats(compute, rows * columns, &c, error));
+    compute->ops->fill(compute, a, rows * columns, 1.0);
+    compute->ops->fill(compute, b, columns * columns, 1.0);
     double began = fl_clock_seconds(), spent = 0, operations = 0;
     do {
-        compute->ops->matmul(compute, false, true, rows, columns, columns, 1.0f, fl_array_of(a), columns,
-                             fl_array_of(b), columns, 0.0f, fl_array_of(c), columns);
+        compute->ops->matmul(compute, false, true, rows, columns, columns, 1.0f, a, columns, b, columns, 0.0f,
+                             c, columns);
         operations += 2.0 * (double)rows * (double)columns * (double)columns;
         spent = fl_clock_seconds() - began;
     } while (spent < PROBE_SECONDS);
     *speed = operations / spent;
 done:
-    fl_memory_free(a);
-    fl_memory_free(b);
-    fl_memory_free(c);
+    fl_compute_release(compute, a);
+    fl_compute_release(compute, b);
+    fl_compute_release(compute, c);
     if (compute != NULL) fl_compute_destroy(compute);
     return status;
 }
