@@ -224,6 +224,37 @@ static void logit_gradient(fl_compute *compute, const fl_logit_gradient_call *ca
     fl_cuda_logit_gradient(fl_cuda_of(compute), call);
 }
 
+static void prepare(fl_compute *compute, const fl_prepare_call *call) { fl_cuda_host_prepare(fl_cuda_of(compute), call); }
+static void prepare_backward(fl_compute *compute, const fl_prepare_call *call, const fl_prepare_gradients *gradients) {
+    fl_cuda_host_prepare_backward(fl_cuda_of(compute), call, gradients);
+}
+
+static void own_init(fl_compute *compute, const fl_rule_layer *rule, size_t state_floats, fl_array state) {
+    fl_cuda_host_own_init(fl_cuda_of(compute), rule, state_floats, state);
+}
+static void own_steps(fl_compute *compute, const fl_own_steps_call *call) { fl_cuda_host_own_steps(fl_cuda_of(compute), call); }
+static fl_status own_steps_backward(fl_compute *compute, const fl_own_steps_call *call, const fl_own_steps_gradients *gradients,
+                                    fl_error *error) {
+    return fl_cuda_host_own_steps_backward(fl_cuda_of(compute), call, gradients, error);
+}
+static size_t own_steps_backward_bytes(fl_compute *compute, size_t tokens, size_t state_floats) {
+    return fl_cuda_host_own_steps_backward_bytes(fl_cuda_of(compute), tokens, state_floats);
+}
+
+static void row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride, double *lengths) {
+    fl_cuda_row_lengths(fl_cuda_of(compute), heads, rows, dim, floats(x), head_stride, lengths);
+}
+static void token_attention(fl_compute *compute, const fl_token_attention_call *call) {
+    fl_cuda_host_token_attention(fl_cuda_of(compute), call);
+}
+static void recall_errors(fl_compute *compute, const fl_recall_call *call) { fl_cuda_host_recall_errors(fl_cuda_of(compute), call); }
+static void exchange_rows(fl_compute *compute, const fl_exchange_call *call) { fl_cuda_exchange_rows(fl_cuda_of(compute), call); }
+
+static fl_status effective_rank(fl_compute *compute, size_t heads, size_t value_dim, size_t key_dim, fl_array state, fl_array rank,
+                                fl_error *error) {
+    return fl_cuda_host_effective_rank(fl_cuda_of(compute), heads, value_dim, key_dim, state, rank, error);
+}
+
 static fl_compute_ops make_table() {
     fl_compute_ops ops = {};
     ops.name = "cuda";
@@ -271,6 +302,17 @@ static fl_compute_ops make_table() {
     ops.logit_rows = logit_rows;
     ops.logit_divergence = logit_divergence;
     ops.logit_gradient = logit_gradient;
+    ops.prepare = prepare;
+    ops.prepare_backward = prepare_backward;
+    ops.own_init = own_init;
+    ops.own_steps = own_steps;
+    ops.own_steps_backward = own_steps_backward;
+    ops.own_steps_backward_bytes = own_steps_backward_bytes;
+    ops.row_lengths = row_lengths;
+    ops.token_attention = token_attention;
+    ops.recall_errors = recall_errors;
+    ops.exchange_rows = exchange_rows;
+    ops.effective_rank = effective_rank;
     ops.destroy = fl_cuda_destroy;
     return ops;
 }

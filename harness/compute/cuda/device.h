@@ -12,6 +12,7 @@ extern "C" {
 #include "harness/compute/backend.h"
 }
 
+#include <list>
 #include <map>
 #include <string>
 #include <vector>

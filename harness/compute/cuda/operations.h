@@ -81,6 +81,22 @@ void fl_cuda_logit_rows(fl_cuda *, const fl_logit_rows_call *);
 void fl_cuda_logit_divergence(fl_cuda *, const fl_logit_divergence_call *);
 void fl_cuda_logit_gradient(fl_cuda *, const fl_logit_gradient_call *);
 
+/* cache_rows.cu */
+void fl_cuda_row_lengths(fl_cuda *, size_t heads, size_t rows, size_t dim, const float *x, size_t head_stride, double *lengths);
+void fl_cuda_exchange_rows(fl_cuda *, const fl_exchange_call *);
+
+/* host.cu: by the cpu, on copies */
+void fl_cuda_host_prepare(fl_cuda *, const fl_prepare_call *);
+void fl_cuda_host_prepare_backward(fl_cuda *, const fl_prepare_call *, const fl_prepare_gradients *);
+void fl_cuda_host_own_init(fl_cuda *, const fl_rule_layer *, size_t state_floats, fl_array state);
+void fl_cuda_host_own_steps(fl_cuda *, const fl_own_steps_call *);
+fl_status fl_cuda_host_own_steps_backward(fl_cuda *, const fl_own_steps_call *, const fl_own_steps_gradients *, fl_error *);
+size_t fl_cuda_host_own_steps_backward_bytes(fl_cuda *, size_t tokens, size_t state_floats);
+void fl_cuda_host_token_attention(fl_cuda *, const fl_token_attention_call *);
+void fl_cuda_host_recall_errors(fl_cuda *, const fl_recall_call *);
+fl_status fl_cuda_host_effective_rank(fl_cuda *, size_t heads, size_t value_dim, size_t key_dim, fl_array state, fl_array rank,
+                                      fl_error *);
+
 /* linear.cu: C [m][n] = alpha op(A) op(B) + beta C, row-major. */
 void fl_cuda_matmul(fl_cuda *, bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
                     size_t stride_a, const float *b, size_t stride_b, float beta, float *c, size_t stride_c);
