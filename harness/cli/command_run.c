@@ -249,16 +249,21 @@ typedef struct run_flags {
     const char *out;
     size_t threads, batch, stale, wait;
     bool self_check, retry_failed, keep_older;
-    const char *rerun, *log;
+    const char *rerun, *log, *device;
 } run_flags;
 
 static fl_status load(const fl_positionals *arguments, const run_flags *flags, fl_cell_list **list,
                       fl_error *error) {
     const char **overrides = NULL;
+    char device[64];
     size_t count = arguments->count - 1;
-    FL_TRY(FL_ALLOCATE(&overrides, count + 1, error));
+    FL_TRY(FL_ALLOCATE(&overrides, count + 2, error));
     for (size_t i = 0; i < count; i++) overrides[i] = arguments->items[1 + i];
     if (flags->self_check) overrides[count++] = "measure.self_check=true";
+    if (flags->device != NULL) {
+        snprintf(device, sizeof device, "compute.device=%s", flags->device);
+        overrides[count++] = device;
+    }
     fl_status status = fl_cell_list_load(arguments->items[0], overrides, count, flags->out, list, error);
     fl_memory_free(overrides);
     if (status != FL_OK) return status;
@@ -332,6 +337,11 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_COUNT,
      .offset = offsetof(run_flags, threads),
      .help = "0, the default: all processors"},
+    {.name = "--device",
+     .value = "NAME",
+     .kind = FL_VALUE_TEXT,
+     .offset = offsetof(run_flags, device),
+     .help = "compute.device: cpu or cuda"},
     {.name = "--self-check",
      .offset = offsetof(run_flags, self_check),
      .help = "also check every cell's exactness"},

@@ -12,7 +12,7 @@
 
 typedef struct top_level {
     char *name;
-    const fl_node *model, *text, *variant, *train, *tasks, *measure, *sweep;
+    const fl_node *compute, *model, *text, *variant, *train, *tasks, *measure, *sweep;
 } top_level;
 
 static const fl_option top_options[] = {
@@ -25,6 +25,10 @@ static const fl_option top_options[] = {
      .type = FL_OPTION_NODE,
      .offset = offsetof(top_level, model),
      .help = "the frozen model: {path: ...}"},
+    {.key = "compute",
+     .type = FL_OPTION_NODE,
+     .offset = offsetof(top_level, compute),
+     .help = "where it is computed: {device: ..., precision: ...}"},
     {.key = "text",
      .type = FL_OPTION_NODE,
      .offset = offsetof(top_level, text),
@@ -65,6 +69,32 @@ static const fl_option model_options[] = {
      .help = "MiB that weights widened to float32 may take; the rest is widened in every product, which is "
              "slower; 0 = half of the machine's memory, or less when the file could then not stay in memory "
              "beside them",
+     .unit = "MiB"},
+};
+
+static const char *const device_choices[] = {"cpu", "cuda", NULL};
+static const char *const precision_choices[] = {"exact", "fast", NULL};
+
+static const fl_option compute_options[] = {
+    {.key = "device",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_compute_config, device),
+     .default_text = "cpu",
+     .choices = device_choices,
+     .help =
+         "cuda: one NVIDIA GPU, by libfrostline_cuda.so (make cuda); the same experiment, the same run id"},
+    {.key = "precision",
+     .type = FL_OPTION_CHOICE,
+     .offset = offsetof(fl_compute_config, precision),
+     .default_text = "exact",
+     .choices = precision_choices,
+     .help = "exact: float32 weights, activations and products; fast is not there yet"},
+    {.key = "memory",
+     .type = FL_OPTION_NUMBER,
+     .offset = offsetof(fl_compute_config, memory),
+     .default_text = "0",
+     .maximum = 1e12,
+     .help = "MiB of the device's memory at most; 0 = all of it but 1 GiB",
      .unit = "MiB"},
 };
 
@@ -144,6 +174,7 @@ static const fl_option measure_options[] = {
 const fl_option_section *fl_experiment_sections(size_t *count) {
     static const fl_option_section sections[] = {
         {"", NULL, top_options, COUNT(top_options)},
+        {"compute", NULL, compute_options, COUNT(compute_options)},
         {"model", NULL, model_options, COUNT(model_options)},
         {"text", NULL, text_options_for_path, COUNT(text_options_for_path)},
         {"measure", NULL, measure_options, COUNT(measure_options)},
@@ -206,6 +237,15 @@ static fl_status bind_measure(fl_experiment *experiment, const fl_node *node, fl
     return status;
 }
 
+static fl_status bind_compute(fl_experiment *experiment, const fl_node *node, fl_error *error) {
+    FL_TRY(expect_kind(node, FL_NODE_MAPPING, "compute: expected a mapping: {device: cpu}", error));
+    fl_option_table table = {compute_options, COUNT(compute_options), &experiment->compute};
+    FL_TRY(fl_options_bind(node, &table, 1, "compute", experiment->resolved, error));
+    if (experiment->compute.precision != FL_PRECISION_FAST) return FL_OK;
+    return fl_node_error(fl_node_get(node, "precision"), error,
+                         "compute.precision: fast is not there yet; exact is");
+}
+
 static fl_status bind_model(fl_experiment *experiment, const fl_node *node, fl_error *error) {
     if (!is_given(node)) return FL_OK;
     fl_option_table table = {model_options, COUNT(model_options), experiment};
@@ -225,6 +265,7 @@ static fl_status bind_top(fl_experiment *experiment, fl_error *error) {
         expect_kind(top.train, FL_NODE_MAPPING, "train: expected a mapping: {objective: ..., ...}", error));
     FL_TRY(expect_kind(top.tasks, FL_NODE_SEQUENCE, "tasks: expected a list of mappings: [{name: ..., ...}]",
                        error));
+    FL_TRY(bind_compute(experiment, top.compute, error));
     FL_TRY(bind_model(experiment, top.model, error));
     FL_TRY(bind_text(experiment, top.text, error));
     FL_TRY(bind_measure(experiment, top.measure, error));
@@ -433,7 +474,7 @@ static fl_status add_unbound(const fl_node *node, fl_text_builder *path, const f
 
 /* Whether a key says where something lies or how it is run, not what is computed. */
 static bool leaves_result_alone(const char *key) {
-    static const char *const first[] = {"name", "output", "threads"};
+    static const char *const first[] = {"name", "output", "threads", "compute"};
     static const char *const last[] = {"path", "ids", "mechanism"};
     /* text.bos: the rows themselves are part of the id. */
     static const char *const whole[] = {"text.bos",

@@ -32,10 +32,21 @@ typedef struct fl_measure_config {
     const fl_node *ablate;  /* into the cell's document, or NULL */
 } fl_measure_config;
 
+typedef enum fl_device { FL_DEVICE_CPU = 0, FL_DEVICE_CUDA } fl_device;
+typedef enum fl_precision { FL_PRECISION_EXACT = 0, FL_PRECISION_FAST } fl_precision;
+
+/* Where it is computed. Not part of the run id: `exact` is the same experiment on every device. */
+typedef struct fl_compute_config {
+    int device;    /* fl_device */
+    int precision; /* fl_precision */
+    double memory; /* MiB of a device's memory at most; 0 = all but a little */
+} fl_compute_config;
+
 typedef struct fl_experiment {
     char *name;
     char *model_path;       /* NULL when the file has no `model` */
     double widen_memory;    /* MiB of weights widened to float32; 0 = fl_compute_widen_budget */
+    fl_compute_config compute;
     bool has_text;
     fl_text_config text;
     fl_measure_config measure;
@@ -84,7 +95,7 @@ void fl_experiment_list_destroy(fl_experiment_list *list);
 
 /* Run id: 12 hex digits of the hash of the canonical resolved config and of the content hashes given (model, text, training
  * text, tasks, mechanism file, ..., always in one order), so the same work has the same id wherever its files lie. Left out:
- * `name`, `output`, `threads`, and every key whose last name is path, ids or mechanism, whose content hash the caller gives.
+ * `name`, `output`, `threads`, `compute`, and every key whose last name is path, ids or mechanism, whose content hash the caller gives.
  * Call it after every floor has bound its part; what no floor has bound is taken as it was written. */
 fl_status fl_experiment_run_id(const fl_experiment *experiment, const char *const *content_hashes, size_t count,
                                char out[13], fl_error *error);

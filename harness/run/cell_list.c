@@ -302,6 +302,7 @@ fl_status fl_cell_group_open(fl_cell_list *list, size_t index, fl_cell_group *ou
     status = fl_workbench_open(first->model_path, &out->bench, error);
     FL_TRY_DONE(status, at_key(first, "model.path", status, error));
     out->bench.widen_memory = first->widen_memory;
+    out->bench.where = first->compute;
     FL_TRY_DONE(status, fl_model_hash(out->bench.model, &out->weights, error));
     if (first->text.path != NULL) {
         status = hash_tokenizer(first->model_path, &out->tokenizer, error);

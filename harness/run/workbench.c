@@ -5,6 +5,7 @@
 
 #include "harness/base/memory.h"
 #include "harness/base/memory_limit.h"
+#include "harness/compute/load_backend.h"
 #include "harness/measure/text_source.h"
 
 static size_t widen_budget(const fl_workbench *bench) {
@@ -26,21 +27,43 @@ fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error 
     return FL_OK;
 }
 
+static void destroy_compute(fl_workbench *bench) {
+    fl_compute_destroy(bench->compute);
+    fl_compute_destroy(bench->host);
+    bench->compute = bench->host = NULL;
+    bench->backend = NULL;
+}
+
+/* A device's instance, beside one of the cpu for what it lacks, which holds no weights. */
+static fl_status create_on_device(fl_workbench *bench, size_t threads, fl_error *error) {
+    const fl_compute_options host = {.threads = threads};
+    const fl_backend_options options = {
+        .memory_bytes = bench->where.memory < 1e12 ? (size_t)(bench->where.memory * 1048576.0) : 0};
+    FL_TRY(fl_backend_load("cuda", &bench->backend, error));
+    FL_TRY(fl_compute_create_cpu(&host, &bench->host, error));
+    return fl_backend_create(bench->backend, &options, bench->host, &bench->compute, error);
+}
+
+static fl_status create_compute(fl_workbench *bench, size_t threads, fl_error *error) {
+    if (bench->where.device != FL_DEVICE_CPU) {
+        fl_status status = create_on_device(bench, threads, error);
+        return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "compute.device cuda");
+    }
+    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen_budget(bench)};
+    return fl_compute_create_cpu(&options, &bench->compute, error);
+}
+
 fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error) {
     if (bench->network != NULL) return FL_OK;
-    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen_budget(bench)};
-    FL_TRY(fl_compute_create_cpu(&options, &bench->compute, error));
-    fl_status status = fl_network_create(bench->model, bench->compute, &bench->network, error);
-    if (status != FL_OK) {
-        fl_compute_destroy(bench->compute);
-        bench->compute = NULL;
-    }
+    fl_status status = create_compute(bench, threads, error);
+    if (status == FL_OK) status = fl_network_create(bench->model, bench->compute, &bench->network, error);
+    if (status != FL_OK) destroy_compute(bench);
     return status;
 }
 
 void fl_workbench_close(fl_workbench *bench) {
     if (bench->network != NULL) fl_network_destroy(bench->network);
-    if (bench->compute != NULL) fl_compute_destroy(bench->compute);
+    destroy_compute(bench);
     if (bench->model != NULL) fl_model_close(bench->model);
     memset(bench, 0, sizeof *bench);
 }

@@ -5,7 +5,9 @@
 #include <stddef.h>
 
 #include "harness/base/status.h"
+#include "harness/compute/backend.h"
 #include "harness/compute/compute.h"
+#include "harness/config/experiment.h"
 #include "harness/engine/network.h"
 #include "harness/model/model.h"
 #include "harness/model/tokenizer.h"
@@ -14,7 +16,10 @@ typedef struct fl_workbench {
     fl_model *model;
     fl_attention_shape shape;
     double widen_memory; /* MiB for widened weights; 0, as opened: fl_compute_widen_budget */
-    fl_compute *compute; /* NULL until prepared */
+    fl_compute_config where; /* as opened: the cpu */
+    fl_compute *host;        /* of a device's instance: what it lacks; else NULL */
+    fl_compute *compute;     /* NULL until prepared */
+    const fl_backend *backend; /* of a device's instance, else NULL */
     fl_network *network;
 } fl_workbench;
 

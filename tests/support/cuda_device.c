@@ -15,7 +15,7 @@
 enum { MOST_COPIES = 256 };
 
 static fl_compute *host, *device;
-static char why[FL_ERROR_MESSAGE_BYTES];
+static char why[FL_ERROR_MESSAGE_BYTES], path[4096];
 typedef struct {
     fl_compute *compute;
     fl_array array;
@@ -26,7 +26,8 @@ static bool emulated;
 static void (*seed_emulation)(uint64_t seed);
 
 /* The emulation lies beside the folder of the tests. */
-static void object_path(char *path, size_t bytes) {
+static void find_object(void) {
+    const size_t bytes = sizeof path;
     const char *named = getenv("FROSTLINE_TEST_CUDA");
     if (named != NULL) {
         snprintf(path, bytes, "%s", named);
@@ -44,10 +45,9 @@ static void object_path(char *path, size_t bytes) {
 
 int fl_cuda_device_open(void **state) {
     (void)state;
-    char path[4096];
     fl_error error = {0};
     const fl_backend *backend = NULL;
-    object_path(path, sizeof path);
+    find_object();
     emulated = getenv("FROSTLINE_TEST_CUDA") == NULL;
     if (fl_compute_create_cpu(&(fl_compute_options){2, SIZE_MAX}, &host, &error) != FL_OK) return -1;
     if (emulated && access(path, R_OK) != 0) {
@@ -86,6 +86,10 @@ fl_compute *fl_cuda_device(void) {
         skip();
     }
     return device;
+}
+
+const char *fl_cuda_device_object(void) {
+    return path;
 }
 
 void fl_cuda_device_seed(uint64_t seed) {

@@ -12,6 +12,9 @@ int fl_cuda_device_close(void **state);
 /* The instance. Skips the running test, saying why, when there is none. */
 fl_compute *fl_cuda_device(void);
 
+/* The object's path, for FROSTLINE_CUDA. */
+const char *fl_cuda_device_object(void);
+
 /* Another order of the emulation's threads; nothing on a GPU. */
 void fl_cuda_device_seed(uint64_t seed);
 /* Whether the emulation runs: tests then take smaller shapes. */

@@ -23,7 +23,7 @@ struct fl_row_tile {
 struct fl_row_blocks {
     int group, heads, pieces, tokens; /* heads of a piece, pieces of the group, tokens of a block */
     size_t token_blocks;
-    size_t count() const { return token_blocks * pieces; }
+    FL_MEMBER size_t count() const { return token_blocks * pieces; }
 };
 
 static inline fl_row_blocks fl_row_blocks_of(const fl_cuda_attention *call, int rows) {

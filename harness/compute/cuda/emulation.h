@@ -17,6 +17,7 @@
 #define FL_KERNEL(threads) static void
 #define FL_DEVICE static inline
 #define FL_BOTH static inline
+#define FL_MEMBER
 #define FL_UNROLL
 #define FL_UNROLL_4
 #define FL_SHARED(type, name) type *name = (type *)fl_emulated.shared

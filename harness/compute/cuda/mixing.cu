@@ -90,7 +90,7 @@ FL_KERNEL(THREADS) gates_backward_kernel(fl_gates_call c, float *gradient) {
     if (at >= c.tokens * columns) return;
     const float y = floats(c.values)[at];
     float slope = 1.0f;
-    if (fl_array_is(c.rate)) {
+    if (floats(c.rate) != NULL) {
         const float rate = expf(floats(c.rate)[at % columns / c.width]);
         slope = rate > 0.0f ? rate * expm1f(y / rate) : -expm1f(y);
     } else if (c.activation == FL_ACTIVATE_LOG_SIGMOID) {
@@ -105,14 +105,14 @@ FL_KERNEL(THREADS) gates_backward_kernel(fl_gates_call c, float *gradient) {
 
 void fl_cuda_gates_backward(fl_cuda *device, const fl_gates_call *call, const fl_gates_gradients *gradients) {
     const size_t columns = call->heads * call->width;
-    if (fl_array_is(gradients->rate)) {
+    if (floats(gradients->rate) != NULL) {
         fl_launch(device, "gates_backward", head_sums_kernel, dim3((unsigned)call->heads), THREADS, 32 * sizeof(double), call->tokens,
                   call->heads, call->width, (const float *)floats(gradients->values), (const float *)floats(call->values),
                   (const double *)NULL, floats(gradients->rate));
     }
     fl_launch(device, "gates_backward", gates_backward_kernel, blocks_for(call->tokens * columns), THREADS, 0, *call,
               floats(gradients->values));
-    if (fl_array_is(gradients->bias)) {
+    if (floats(gradients->bias) != NULL) {
         add_column_sums(device, "gates_backward",
                         {call->tokens, columns, floats(gradients->values), columns, NULL, 0, columns, 1, floats(gradients->bias), 1});
     }
@@ -173,18 +173,18 @@ FL_KERNEL(THREADS) short_conv_backward_kernel(fl_short_conv_call c, const float 
 
 void fl_cuda_short_conv_backward(fl_cuda *device, const fl_short_conv_call *call, const fl_short_conv_gradients *gradients) {
     const size_t channels = call->heads * call->head_dim, width = call->source_heads * call->head_dim;
-    if (fl_array_is(gradients->input)) {
+    if (floats(gradients->input) != NULL) {
         fl_launch(device, "short_conv_backward", short_conv_backward_kernel, blocks_for(call->tokens * width), THREADS, 0, *call,
                   (const float *)floats(gradients->output), floats(gradients->input));
     }
-    for (size_t tap = 0; fl_array_is(gradients->weight) && tap < call->kernel; tap++) {
+    for (size_t tap = 0; floats(gradients->weight) != NULL && tap < call->kernel; tap++) {
         const size_t back = call->kernel - 1 - tap;
         if (back >= call->tokens) continue;
         add_column_sums(device, "short_conv_backward",
                         {call->tokens - back, channels, floats(gradients->output) + back * channels, channels, floats(call->input), width,
                          call->head_dim, call->heads / call->source_heads, floats(gradients->weight) + tap, call->kernel});
     }
-    if (fl_array_is(gradients->bias)) {
+    if (floats(gradients->bias) != NULL) {
         add_column_sums(device, "short_conv_backward",
                         {call->tokens, channels, floats(gradients->output), channels, NULL, 0, channels, 1, floats(gradients->bias), 1});
     }
@@ -231,7 +231,7 @@ FL_DEVICE merge_weights weights_of(const fl_merge_call &c, size_t at, size_t hea
     const double mass = c.normaliser && read != NULL ? (double)read[c.head_dim] : 1.0;
     const double scale = mass == 0.0 ? 0.0 : 1.0 / mass;
     if (read == NULL) return {c.merge == FL_MERGE_HALF ? 0.5 : 1.0, 0.0};
-    if (!fl_array_is(c.exact)) return {0.0, scale};
+    if (floats(c.exact) == NULL) return {0.0, scale};
     if (c.merge == FL_MERGE_SUM) return {1.0, scale};
     if (c.merge == FL_MERGE_HALF) return {0.5, 0.5 * scale};
     double exact_log = (double)floats(c.log_sum_exp)[at];
@@ -246,14 +246,14 @@ FL_DEVICE merge_weights weights_of(const fl_merge_call &c, size_t at, size_t hea
 }
 
 FL_DEVICE const float *read_of(const fl_merge_call &c, size_t token, size_t head) {
-    return fl_array_is(c.read) ? floats(c.read) + head * c.read_head_stride + token * c.read_stride : NULL;
+    return floats(c.read) != NULL ? floats(c.read) + head * c.read_head_stride + token * c.read_stride : NULL;
 }
 
 FL_KERNEL(THREADS) merge_kernel(fl_merge_call c) {
     const size_t at = (size_t)fl_block_x * WARPS + fl_thread / 32;
     if (at >= c.tokens * c.heads) return; /* the whole warp */
     const size_t token = at / c.heads, head = at % c.heads;
-    const float *read = read_of(c, token, head), *exact = fl_array_is(c.exact) ? floats(c.exact) + at * c.head_dim : NULL;
+    const float *read = read_of(c, token, head), *exact = floats(c.exact) != NULL ? floats(c.exact) + at * c.head_dim : NULL;
     const merge_weights weights = weights_of(c, at, head, read);
     const float of_exact = (float)weights.exact;
     for (size_t i = fl_thread % 32; i < c.head_dim; i += 32) {
@@ -283,8 +283,8 @@ FL_KERNEL(THREADS) merge_backward_kernel(fl_merge_call c, fl_merge_gradients out
     const size_t token = at / c.heads, head = at % c.heads, of_read = head * c.read_head_stride + token * c.read_stride;
     const int lane = fl_thread % 32;
     const float *gradient = floats(out.output) + at * n, *read = read_of(c, token, head);
-    const float *exact = fl_array_is(c.exact) ? floats(c.exact) + at * n : NULL;
-    float *to_read = floats(out.read) + of_read, *to_exact = fl_array_is(out.exact) ? floats(out.exact) + at * n : NULL;
+    const float *exact = floats(c.exact) != NULL ? floats(c.exact) + at * n : NULL;
+    float *to_read = floats(out.read) + of_read, *to_exact = floats(out.exact) != NULL ? floats(out.exact) + at * n : NULL;
     const merge_weights weights = weights_of(c, at, head, read);
     const bool shares = (c.merge == FL_MERGE_SHARED_NORMALISER || merge_has_gamma(c.merge)) && read != NULL && exact != NULL;
     const double along_exact = shares ? dot(gradient, exact, n) : 0.0;
@@ -299,15 +299,15 @@ FL_KERNEL(THREADS) merge_backward_kernel(fl_merge_call c, fl_merge_gradients out
         to_read[n] = (float)(-slope * along_output);
     }
     const double of_log = shares && weights.exact > 0.0 ? weights.exact * (along_exact - along_output) : 0.0;
-    if (fl_array_is(out.log_sum_exp)) floats(out.log_sum_exp)[at] = (float)of_log;
-    if (c.merge == FL_MERGE_LOLCATS && fl_array_is(out.largest)) floats(out.largest)[at] = (float)-of_log;
+    if (floats(out.log_sum_exp) != NULL) floats(out.log_sum_exp)[at] = (float)of_log;
+    if (c.merge == FL_MERGE_LOLCATS && floats(out.largest) != NULL) floats(out.largest)[at] = (float)-of_log;
     if (of_factor != NULL) of_factor[at] = shares ? of_log / (1.0 + exp((double)floats(c.window_factor)[head])) : 0.0;
 }
 
 void fl_cuda_merge_backward(fl_cuda *device, const fl_merge_call *call, const fl_merge_gradients *gradients) {
     const size_t count = call->tokens * call->heads;
     double *of_factor = NULL;
-    if (fl_array_is(gradients->window_factor) && (call->merge == FL_MERGE_LOLCATS || call->merge == FL_MERGE_LOLCATS_INVARIANT)) {
+    if (floats(gradients->window_factor) != NULL && (call->merge == FL_MERGE_LOLCATS || call->merge == FL_MERGE_LOLCATS_INVARIANT)) {
         of_factor = (double *)fl_cuda_take(device, count * sizeof(double), "merge_backward");
     }
     fl_launch(device, "merge_backward", merge_backward_kernel, warps_for(count), THREADS, 0, *call, *gradients, of_factor);

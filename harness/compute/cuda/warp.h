@@ -21,6 +21,7 @@
 #define FL_KERNEL(threads) static __global__ void __launch_bounds__(threads)
 #define FL_DEVICE static __device__ __forceinline__
 #define FL_BOTH static __host__ __device__ __forceinline__
+#define FL_MEMBER __host__ __device__ __forceinline__
 #define FL_UNROLL _Pragma("unroll")
 #define FL_UNROLL_4 _Pragma("unroll 4")
 #define FL_SHARED(type, name)                                                                                                  \
