@@ -227,7 +227,7 @@ $(CUDA_EMULATED): $(patsubst $(CUDA_FOLDER)/%.cu,$(BUILD)/cuda_emulated/%.o,$(CU
 
 # Without g++ these tests say so and skip.
 ifneq ($(shell command -v $(CXX) 2>/dev/null),)
-$(filter $(BUILD)/tests/test_cuda_%,$(TESTS)): | $(CUDA_EMULATED)
+$(filter $(BUILD)/tests/test_cuda_% $(BUILD)/tests/test_backends,$(TESTS)): | $(CUDA_EMULATED)
 endif
 
 -include $(wildcard $(BUILD)/cuda/*.d $(BUILD)/cuda_emulated/*.d)

@@ -10,6 +10,7 @@
 
 #include "harness/bench/operation_list.h"
 #include "harness/compute/cpu_kernels.h"
+#include "tests/support/cuda_device.h"
 
 enum { CASES = 16 };
 
@@ -78,6 +79,15 @@ static void test_cpu_without_room_for_widened_weights(void **state) {
     fl_compute_destroy(compute);
 }
 
+/* A GPU where FROSTLINE_TEST_CUDA names its object, else the emulation. */
+static void test_cuda(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        fl_cuda_device_seed(seed);
+        check_backend(fl_cuda_device());
+    }
+}
+
 /* A slot that is added to the table without a row fails here. */
 static void test_every_slot_has_a_row(void **state) {
     (void)state;
@@ -100,6 +110,7 @@ int main(void) {
         cmocka_unit_test(test_every_slot_has_a_row),
         cmocka_unit_test(test_cpu_with_each_table_of_kernels),
         cmocka_unit_test(test_cpu_without_room_for_widened_weights),
+        cmocka_unit_test(test_cuda),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, fl_cuda_device_open, fl_cuda_device_close);
 }

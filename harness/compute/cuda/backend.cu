@@ -241,8 +241,9 @@ static size_t own_steps_backward_bytes(fl_compute *compute, size_t tokens, size_
     return fl_cuda_host_own_steps_backward_bytes(fl_cuda_of(compute), tokens, state_floats);
 }
 
-static void row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride, double *lengths) {
-    fl_cuda_row_lengths(fl_cuda_of(compute), heads, rows, dim, floats(x), head_stride, lengths);
+static void row_lengths(fl_compute *compute, size_t heads, size_t rows, size_t dim, fl_array x, size_t head_stride,
+                        fl_array lengths) {
+    fl_cuda_row_lengths(fl_cuda_of(compute), heads, rows, dim, floats(x), head_stride, (double *)lengths.at);
 }
 static void token_attention(fl_compute *compute, const fl_token_attention_call *call) {
     fl_cuda_host_token_attention(fl_cuda_of(compute), call);

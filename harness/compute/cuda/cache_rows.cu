@@ -16,16 +16,14 @@ FL_KERNEL(THREADS) row_lengths_kernel(size_t count, size_t rows, size_t dim, con
 
 void fl_cuda_row_lengths(fl_cuda *device, size_t heads, size_t rows, size_t dim, const float *x, size_t head_stride, double *lengths) {
     const size_t count = heads * rows;
-    double *made = (double *)fl_cuda_take(device, count * sizeof(double), "row_lengths");
     fl_launch(device, "row_lengths", row_lengths_kernel, dim3((unsigned)fl_pieces(count, WARPS)), THREADS, 0, count, rows, dim, x,
-              head_stride, made);
-    if (made != NULL) fl_cuda_download(&device->base, lengths, fl_array{made, FL_FLOAT64}, count, NULL);
-    fl_cuda_give(device, made);
+              head_stride, lengths);
 }
 
 /* A block a head and part; a thread has columns of its own, so that steps follow each other without a barrier. */
-FL_KERNEL(THREADS) exchange_kernel(fl_exchange_call c, const int32_t *slots) {
+FL_KERNEL(THREADS) exchange_kernel(fl_exchange_call c) {
     const size_t head = (size_t)fl_block_x, kv_head = head / (c.layout.heads / c.kv_heads), width = c.layout.width[fl_block_y];
+    const int32_t *slots = (const int32_t *)c.slots.at;
     float *stream = floats(c.stream.part[fl_block_y]), *cached = floats(c.cached.part[fl_block_y]);
     for (size_t step = c.first_step; step < c.first_step + c.steps; step++) {
         const int32_t slot = slots[kv_head * c.tokens + step];
@@ -40,10 +38,6 @@ FL_KERNEL(THREADS) exchange_kernel(fl_exchange_call c, const int32_t *slots) {
 }
 
 void fl_cuda_exchange_rows(fl_cuda *device, const fl_exchange_call *call) {
-    const size_t count = call->kv_heads * call->tokens;
-    int32_t *slots = (int32_t *)fl_cuda_take(device, count * sizeof(int32_t), "exchange_rows");
-    if (slots != NULL) fl_cuda_upload(&device->base, fl_array{slots, FL_INT32}, call->slots, count);
-    fl_launch(device, "exchange_rows", exchange_kernel, dim3((unsigned)call->layout.heads, FL_WRITE_PARTS), THREADS, 0, *call,
-              (const int32_t *)slots);
-    fl_cuda_give(device, slots);
+    fl_launch(device, "exchange_rows", exchange_kernel, dim3((unsigned)call->layout.heads, FL_WRITE_PARTS), THREADS, 0,
+              *call);
 }

@@ -96,6 +96,7 @@ void fl_cuda_host_prepare_backward(fl_cuda *device, const fl_prepare_call *call,
     for (size_t i = 0; i < FL_RULE_MAX_FACTORS; i++) {
         g.factors[i] = copies.write(gradients->factors[i], tokens * heads * call->factor_width[i]);
     }
+    g.row_of = copies.read(gradients->row_of, gradients->kv_heads * tokens);
     if (copies.ready()) copies.host()->ops->prepare_backward(copies.host(), &c, &g);
     copies.done();
 }
@@ -112,6 +113,7 @@ static fl_own_steps_call own_copies(host_copies &copies, const fl_own_steps_call
     fl_own_steps_call c = *call;
     c.query = copies.read(call->query, rows * call->rule->head_dim);
     c.written = copies.rows(call->layout, call->written, false);
+    c.positions = copies.read(call->positions, call->kv_heads * call->tokens);
     c.state = copies.of(call->state, heads * call->state_floats, forward);
     if (!forward) return c;
     c.output = copies.write(call->output, rows * call->rule->head_dim);
@@ -155,6 +157,7 @@ void fl_cuda_host_token_attention(fl_cuda *device, const fl_token_attention_call
     c.query = copies.read(call->query, s.query_heads * s.head_dim);
     c.key = copies.read(call->key, keys);
     c.value = copies.read(call->value, keys);
+    if (s.kv_heads > 0) c.expiry = copies.read(call->expiry, (s.kv_heads - 1) * call->expiry_head_stride + call->keys);
     c.weights = copies.write(call->weights, s.query_heads * call->keys);
     c.output = copies.write(call->output, s.query_heads * s.head_dim);
     c.log_sum_exp = copies.write(call->log_sum_exp, s.query_heads);
@@ -169,6 +172,7 @@ void fl_cuda_host_recall_errors(fl_cuda *device, const fl_recall_call *call) {
     c.cached = copies.rows(call->layout, call->cached, false);
     c.state = copies.read(call->state, heads * call->state_floats);
     c.read = copies.write(call->read, heads * call->candidates * call->layout.micro_steps * call->layout.value_dim);
+    c.errors = copies.write(call->errors, heads * call->candidates);
     if (copies.ready()) copies.host()->ops->recall_errors(copies.host(), &c);
     copies.done();
 }

@@ -16,7 +16,6 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
     const fl_step_streams &s = c.streams;
     const int lane = fl_thread % Shape::lanes, group = fl_thread / Shape::lanes, head = fl_block_y;
     const int first_row = fl_block_x * Shape::block_rows, row = first_row + group * Shape::rows;
-    const int width = CHANNEL ? s.key_dim : 1;
     const fl_step_tile t = fl_step_tile_of(Shape::pitch, Shape::block_rows, s.tile, CHANNEL, ERASE == 2);
     int *is_null = (int *)(shared + 2 * t.floats);
     float *state_at = c.state + (size_t)head * s.value_dim * s.key_dim;
@@ -30,7 +29,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
         if (n < tiles) { /* the tile ahead, into the stage that the last but one has left */
             const size_t first = n * s.tile;
             const int count = (int)(s.steps - first < (size_t)s.tile ? s.steps - first : (size_t)s.tile);
-            fl_step_load(s, t, shared + (n % 2) * t.floats, head, first, count, first_row, Shape::block_rows, width, ERASE);
+            fl_step_load(s, t, shared + (n % 2) * t.floats, head, first, count, first_row, Shape::block_rows, CHANNEL, ERASE);
             if (n == 0) continue;
             fl_copy_wait<1>();
         } else {
@@ -40,7 +39,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
         const size_t first = (n - 1) * s.tile;
         const int count = (int)(s.steps - first < (size_t)s.tile ? s.steps - first : (size_t)s.tile);
         float *stage = shared + ((n - 1) % 2) * t.floats;
-        fl_step_ready(s, t, stage, count, width, ERASE, is_null);
+        fl_step_ready(s, t, stage, count, CHANNEL, ERASE, is_null);
         fl_block_sync();
         for (int i = 0; i < count; i++) {
             if (!is_null[i]) fl_step_update<Shape, CHANNEL, ERASE>(state, t, stage, i, lane, group);

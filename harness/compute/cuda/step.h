@@ -63,7 +63,7 @@ FL_DEVICE void fl_step_copy_rows(float *shared, int pitch, const float *global, 
 
 /* Begins to copy the tokens first .. first + count - 1 of a head. */
 FL_DEVICE void fl_step_load(const fl_step_streams &s, const fl_step_tile &t, float *stage, int head, size_t first, int count,
-                            int first_row, int block_rows, int decay_width, int erase) {
+                            int first_row, int block_rows, bool channel, int erase) {
     const size_t token = head * s.write_rows + first, query = head * s.read_rows + first;
     fl_step_copy_rows(stage + t.key, t.pitch, s.key + token * s.key_dim, count, s.key_dim, s.wide);
     if (s.query != NULL) {
@@ -73,7 +73,7 @@ FL_DEVICE void fl_step_load(const fl_step_streams &s, const fl_step_tile &t, flo
         fl_step_copy_rows(stage + t.read, t.pitch, s.erase_read + token * s.key_dim, count, s.key_dim, s.wide);
         fl_step_copy_rows(stage + t.removed, t.pitch, s.erase_write + token * s.key_dim, count, s.key_dim, s.wide);
     }
-    if (decay_width > 1) {
+    if (channel) {
         fl_step_copy_rows(stage + t.decay, t.pitch, s.log_decay + token * s.key_dim, count, s.key_dim, s.wide);
     }
     const int rows = s.value_dim - first_row < block_rows ? s.value_dim - first_row : block_rows;
@@ -82,7 +82,7 @@ FL_DEVICE void fl_step_load(const fl_step_streams &s, const fl_step_tile &t, flo
                   s.value + (token + i / rows) * s.value_dim + first_row + i % rows);
     }
     if (fl_thread < count) {
-        if (decay_width == 1 && s.log_decay != NULL) fl_copy_4(stage + t.decay + fl_thread, s.log_decay + token + fl_thread);
+        if (!channel && s.log_decay != NULL) fl_copy_4(stage + t.decay + fl_thread, s.log_decay + token + fl_thread);
         if (s.write != NULL) fl_copy_4(stage + t.write + fl_thread, s.write + token + fl_thread);
         if (erase != 0) fl_copy_4(stage + t.strength + fl_thread, s.erase_strength + token + fl_thread);
     }
@@ -90,14 +90,14 @@ FL_DEVICE void fl_step_load(const fl_step_streams &s, const fl_step_tile &t, flo
 }
 
 /* After the copies have landed: log a becomes a, and is_null [count] says which tokens are null writes. A warp a token. */
-FL_DEVICE void fl_step_ready(const fl_step_streams &s, const fl_step_tile &t, float *stage, int count, int decay_width, int erase,
+FL_DEVICE void fl_step_ready(const fl_step_streams &s, const fl_step_tile &t, float *stage, int count, bool channel, int erase,
                              int *is_null) {
     const int lane = fl_thread % 32;
     for (int i = fl_thread / 32; i < count; i += FL_STEP_WARPS) {
         bool acts = false;
         for (int c = lane; c < s.key_dim; c += 32) {
             acts |= stage[t.key + i * t.pitch + c] != 0.0f;
-            if (decay_width > 1) {
+            if (channel) {
                 float *a = stage + t.decay + i * t.pitch + c;
                 acts |= *a != 0.0f;
                 *a = expf(*a);
@@ -105,7 +105,7 @@ FL_DEVICE void fl_step_ready(const fl_step_streams &s, const fl_step_tile &t, fl
         }
         if (lane == 0) {
             if (erase != 0) acts |= stage[t.strength + i] != 0.0f;
-            if (decay_width == 1) {
+            if (!channel) {
                 const float a = s.log_decay != NULL ? stage[t.decay + i] : 0.0f;
                 acts |= a != 0.0f;
                 stage[t.decay + i] = expf(a);

@@ -255,7 +255,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
     const fl_step_streams &s = c.streams;
     const int lane = fl_thread % Shape::lanes, group = fl_thread / Shape::lanes, head = fl_block_y;
     const int first_row = fl_block_x * Shape::block_rows, row = first_row + group * Shape::rows;
-    const int width = CHANNEL ? s.key_dim : 1, tile = s.tile;
+    const int tile = s.tile;
     const backward_room room = room_of(Shape::pitch, Shape::block_rows, s.tile, CHANNEL, ERASE);
     int *is_null = (int *)(shared + room.is_null);
     const size_t chunks = fl_pieces(s.steps, CHUNK), a_state = Shape::rows * Shape::parts * FL_STEP_THREADS;
@@ -266,7 +266,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
 
     auto load = [&](size_t first, int count, bool with_gradient) {
         fl_block_sync();
-        fl_step_load(s, room.tile, shared, head, first, count, first_row, Shape::block_rows, width, ERASE);
+        fl_step_load(s, room.tile, shared, head, first, count, first_row, Shape::block_rows, CHANNEL, ERASE);
         if (with_gradient) {
             const int rows = s.value_dim - first_row < Shape::block_rows ? s.value_dim - first_row : Shape::block_rows;
             for (int i = fl_thread; i < count * rows; i += FL_STEP_THREADS) {
@@ -276,7 +276,7 @@ template <class Shape, bool CHANNEL, int ERASE> FL_KERNEL(FL_STEP_THREADS) step_
         }
         fl_copy_wait<0>();
         fl_block_sync();
-        fl_step_ready(s, room.tile, shared, count, width, ERASE, is_null);
+        fl_step_ready(s, room.tile, shared, count, CHANNEL, ERASE, is_null);
         fl_block_sync();
     };
     for (int i = fl_thread; i < room.floats; i += FL_STEP_THREADS) shared[i] = 0.0f;
