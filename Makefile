@@ -12,6 +12,7 @@
 #: make format       clang-format over every .c (headers are laid out by hand)
 #: make cuda-setup   the pinned CUDA compiler from PyPI (104 MB, no GPU and no driver needed); make cuda then builds
 #:                   libfrostline_cuda.so beside the program (or NVCC=/path/to/nvcc make cuda), make cuda-check also checks it
+#: make portable     build/portable.tar.xz: programs, device tests and libraries for a GPU machine that has none
 #: make bench        build, measure this machine and how much of it each part of the work uses (BENCH=--quick: flags)
 #: make install      program, completions, man page, configs, texts and the model that is there under $(DESTDIR)$(PREFIX)
 #: make clean        remove build/ (the model, the results and your configs stay)
@@ -196,7 +197,8 @@ cuda-setup:
 
 cuda: $(CUDA_OBJECT)
 
-$(BUILD)/cuda/%.o: $(CUDA_FOLDER)/%.cu Makefile $(BACKEND_HASH)
+$(BUILD)/cuda/backend.o $(BUILD)/cuda_emulated/backend.o: $(BACKEND_HASH)
+$(BUILD)/cuda/%.o: $(CUDA_FOLDER)/%.cu
 	@mkdir -p $(@D)
 	@command -v $(NVCC) >/dev/null || { echo "make cuda: no nvcc: make cuda-setup, or NVCC=/path/to/nvcc" >&2; exit 1; }
 	@echo "nvcc $<"
@@ -211,7 +213,13 @@ cuda-check: $(CUDA_OBJECT)
 
 cuda-emulated: $(CUDA_EMULATED)
 
-$(BUILD)/cuda_emulated/%.o: $(CUDA_FOLDER)/%.cu Makefile $(BACKEND_HASH)
+# For a machine with a GPU and none of our libraries: build/portable.tar.xz (bench/device/check.sh). `make cuda` before it.
+PORTABLE_TESTS = test_cuda_operations test_cuda_attention test_cuda_recurrence test_cuda_run test_backends test_recurrence
+.PHONY: portable
+portable: all $(addprefix $(BUILD)/tests/,$(PORTABLE_TESTS))
+	@harness/setup/portable.sh $(BUILD) $(PORTABLE_TESTS)
+
+$(BUILD)/cuda_emulated/%.o: $(CUDA_FOLDER)/%.cu Makefile
 	@mkdir -p $(@D)
 	@echo "c++ $<"
 	$(Q)$(CXX) $(CXX_FLAGS) -MMD -MP -c -x c++ -o $@ $<

@@ -69,7 +69,7 @@ typedef struct fl_bench_settings {
     fl_bench_list threads, lengths, long_lengths;
     fl_bench_names rows, rules, subjects;
     size_t repeats, questions, patience; /* questions: of each subject; patience: seconds */
-    bool quick, shared_only;
+    bool quick, shared_only, cuda;
     bool processor_time; /* of all threads together, in place of the wall clock */
 } fl_bench_settings;
 

@@ -210,28 +210,14 @@ static fl_status run_groups(fl_bench *bench, fl_error *error) {
     return fl_bench_machine_again(bench, error);
 }
 
-static void close_compute(fl_bench *bench) {
-    if (bench->work.network != NULL) {
-        fl_network_destroy(bench->work.network);
-        bench->work.network = NULL;
-        bench->work.compute = NULL;
-    }
-    if (bench->compute != NULL) fl_compute_destroy(bench->compute);
-    bench->compute = NULL;
-}
-
 static fl_status run_with_threads(fl_bench *bench, size_t threads, fl_error *error) {
-    fl_status status = FL_OK;
-    if (bench->work.model != NULL) {
-        FL_TRY(fl_workbench_prepare(&bench->work, threads, error));
-        bench->compute = bench->work.compute;
-    } else {
-        const fl_compute_options options = {.threads = threads};
-        FL_TRY(fl_compute_create_cpu(&options, &bench->compute, error));
-    }
+    FL_TRY(bench->work.model != NULL ? fl_workbench_prepare(&bench->work, threads, error)
+                                     : fl_workbench_compute(&bench->work, threads, error));
+    bench->compute = bench->work.compute;
     bench->threads = fl_threads_count(bench->compute->threads);
-    status = run_groups(bench, error);
-    close_compute(bench);
+    fl_status status = run_groups(bench, error);
+    bench->compute = NULL;
+    fl_workbench_unprepare(&bench->work);
     return status;
 }
 
@@ -242,6 +228,7 @@ static fl_status run_bench(fl_bench *bench, fl_error *error) {
         fl_command_note(settings->model, bench->work.model->note);
         FL_TRY(load_ids(bench, error));
     }
+    bench->work.where.device = settings->cuda ? FL_DEVICE_CUDA : FL_DEVICE_CPU;
     for (size_t i = 0; i < settings->threads.count; i++)
         FL_TRY(run_with_threads(bench, settings->threads.values[i], error));
     return FL_OK;
@@ -336,6 +323,9 @@ static const fl_flag flags[] = {
      .kind = FL_VALUE_TEXT,
      .offset = offsetof(bench_flags, lists.threads),
      .help = "thread counts (default: 1 and all processors)"},
+    {.name = "--cuda",
+     .offset = offsetof(bench_flags, settings.cuda),
+     .help = "on an NVIDIA GPU (compute.device: cuda); the machine rows stay the processor's"},
     {.name = "--repeats",
      .value = "N",
      .kind = FL_VALUE_COUNT,

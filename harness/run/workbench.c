@@ -27,7 +27,9 @@ fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error 
     return FL_OK;
 }
 
-static void destroy_compute(fl_workbench *bench) {
+void fl_workbench_unprepare(fl_workbench *bench) {
+    if (bench->network != NULL) fl_network_destroy(bench->network);
+    bench->network = NULL;
     fl_compute_destroy(bench->compute);
     fl_compute_destroy(bench->host);
     bench->compute = bench->host = NULL;
@@ -44,26 +46,26 @@ static fl_status create_on_device(fl_workbench *bench, size_t threads, fl_error 
     return fl_backend_create(bench->backend, &options, bench->host, &bench->compute, error);
 }
 
-static fl_status create_compute(fl_workbench *bench, size_t threads, fl_error *error) {
+fl_status fl_workbench_compute(fl_workbench *bench, size_t threads, fl_error *error) {
     if (bench->where.device != FL_DEVICE_CPU) {
         fl_status status = create_on_device(bench, threads, error);
         return status == FL_OK ? FL_OK : fl_error_prepend(error, status, "compute.device cuda");
     }
-    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen_budget(bench)};
+    const size_t widen = bench->model != NULL ? widen_budget(bench) : 0;
+    const fl_compute_options options = {.threads = threads, .widen_budget_bytes = widen};
     return fl_compute_create_cpu(&options, &bench->compute, error);
 }
 
 fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error) {
     if (bench->network != NULL) return FL_OK;
-    fl_status status = create_compute(bench, threads, error);
+    fl_status status = fl_workbench_compute(bench, threads, error);
     if (status == FL_OK) status = fl_network_create(bench->model, bench->compute, &bench->network, error);
-    if (status != FL_OK) destroy_compute(bench);
+    if (status != FL_OK) fl_workbench_unprepare(bench);
     return status;
 }
 
 void fl_workbench_close(fl_workbench *bench) {
-    if (bench->network != NULL) fl_network_destroy(bench->network);
-    destroy_compute(bench);
+    fl_workbench_unprepare(bench);
     if (bench->model != NULL) fl_model_close(bench->model);
     memset(bench, 0, sizeof *bench);
 }

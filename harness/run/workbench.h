@@ -28,6 +28,10 @@ fl_status fl_workbench_open(const char *model_path, fl_workbench *out, fl_error 
 /* Makes it ready to compute; nothing when it is already. threads 0: all processors. Weights are widened to
  * float32 once as far as widen_memory goes, the rest panel by panel in each product. */
 fl_status fl_workbench_prepare(fl_workbench *bench, size_t threads, fl_error *error);
+/* The instance alone, which needs no model. */
+fl_status fl_workbench_compute(fl_workbench *bench, size_t threads, fl_error *error);
+/* Network and instance go; the model stays. */
+void fl_workbench_unprepare(fl_workbench *bench);
 void fl_workbench_close(fl_workbench *bench);
 
 /* The tokenizer that belongs to a model path: the .gguf itself, the folder, or the folder a .safetensors file

@@ -22,9 +22,9 @@ measured() {
     /Compiling entry function/ { split($0, part, "\047"); kernel = part[2]; card = part[4] }
     /bytes spill stores/ { match($0, /[0-9]+ bytes spill stores/); stores = substr($0, RSTART) + 0
                            match($0, /[0-9]+ bytes spill loads/); spills = stores + substr($0, RSTART) }
-    /Used [0-9]+ registers/ { match($0, /Used [0-9]+/); print kernel, card, substr($0, RSTART + 5, RLENGTH - 5), spills }' |
-    c++filt -p | sed 's/(anonymous namespace):://g; s/, /,/g; s/ \(sm_[0-9]* [0-9]* [0-9]*\)$/\t\1/; s/ /_/g' |
-    awk -F'\t' '{gsub(/_([0-9]+)/, " &", $2); print}' | sed 's/ _/ /g' | LC_ALL=C sort
+    /Used [0-9]+ registers/ { match($0, /Used [0-9]+/)
+                              printf "%s\t%s\t%s\t%s\n", kernel, card, substr($0, RSTART + 5, RLENGTH - 5), spills }' |
+    c++filt -p | awk -F'\t' '{ gsub(/\(anonymous namespace\)::| /, "", $1); print $1, $2, $3, $4 }' | LC_ALL=C sort
 }
 if [ "${3:-}" = --write ]; then
   { echo "# kernel card registers spill-bytes; made by harness/setup/cuda_check.sh --write, checked by make cuda-check"; measured; } >"$table"

@@ -1,5 +1,6 @@
 /* Every operation of the compute table on every backend, random shapes with edges, against float64 within the
- * bound of its row (harness/bench/operation_list.h). The cpu backend runs with each table of vector kernels. */
+ * bound of its row (harness/bench/operation_list.h). The cpu backend runs with each table of vector kernels.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
